@@ -1,0 +1,2 @@
+//! Conformance driver.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Kubernetes wire types: the HostedCluster slice, SecretProviderClass with its parameters

@@ -1,0 +1,1 @@
+//! The transport to Azure (proxy, CA, throttling, retry) and typed ARM calls

@@ -1,0 +1,1 @@
+//! Pure rendering: HostedCluster to SecretProviderClasses, cloud configurations, volumes and identities

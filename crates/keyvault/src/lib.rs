@@ -1,0 +1,1 @@
+//! SecretProviderClass parameters to Key Vault reads to files in memory

@@ -1,0 +1,1 @@
+//! Mounting secrets into pods: atomic publish, retired generations, poke

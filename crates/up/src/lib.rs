@@ -1,0 +1,1 @@
+//! The whole road on one machine: composes the crates, decides nothing

@@ -1,0 +1,251 @@
+//! Ids of Azure resources.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The id of an Azure resource, of a resource group or of a subscription.
+///
+/// The case of the creator is preserved, and comparison ignores it, as Azure Resource Manager
+/// does. Scopes contain each other by segments: `rg1` does not contain `rg10`.
+///
+/// ```
+/// use lanyard_vocabulary::ArmResourceId;
+///
+/// let vnet: ArmResourceId =
+///     "/subscriptions/s/resourceGroups/RG/providers/Microsoft.Network/virtualNetworks/v"
+///         .parse()?;
+/// assert_eq!(vnet.resource_group(), Some("RG"));
+/// assert_eq!(vnet.name(), "v");
+/// let group: ArmResourceId = "/SUBSCRIPTIONS/s/resourcegroups/rg".parse()?;
+/// assert!(group.contains(&vnet));
+/// # Ok::<(), lanyard_vocabulary::ParseArmResourceIdError>(())
+/// ```
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ArmResourceId(String);
+
+/// A text is not the id of an Azure resource.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not an Azure resource id: {reason}")]
+pub struct ParseArmResourceIdError {
+    /// The text as it came.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl ArmResourceId {
+    /// The id of a subscription.
+    pub fn subscription_scope(subscription: &crate::SubscriptionId) -> Self {
+        Self(format!("/subscriptions/{subscription}"))
+    }
+
+    /// The id as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The segments of the path.
+    pub fn segments(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.trim_start_matches('/').split('/')
+    }
+
+    /// The subscription that the resource is in.
+    pub fn subscription(&self) -> &str {
+        self.segments().nth(1).unwrap_or_default()
+    }
+
+    /// The resource group that the resource is in, if it is in one.
+    pub fn resource_group(&self) -> Option<&str> {
+        let mut segments = self.segments().skip(2);
+        let keyword = segments.next()?;
+        keyword.eq_ignore_ascii_case("resourceGroups").then(|| segments.next()).flatten()
+    }
+
+    /// The type of the resource as `Namespace/type/childType`; nothing for groups and
+    /// subscriptions. An extension resource has the type of its last provider.
+    pub fn resource_type(&self) -> Option<String> {
+        let segments: Vec<_> = self.segments().collect();
+        let provider = segments.iter().rposition(|s| s.eq_ignore_ascii_case("providers"))?;
+        let (namespace, rest) = segments.get(provider + 1..)?.split_first()?;
+        let types = rest.iter().step_by(2);
+        Some(std::iter::once(namespace).chain(types).copied().collect::<Vec<_>>().join("/"))
+    }
+
+    /// The last segment: the name of the resource.
+    pub fn name(&self) -> &str {
+        self.segments().next_back().unwrap_or_default()
+    }
+
+    /// The name that follows `kind` in the path, such as `virtualNetworks`.
+    pub fn name_of(&self, kind: &str) -> Option<&str> {
+        let mut segments = self.segments();
+        segments.find(|segment| segment.eq_ignore_ascii_case(kind))?;
+        segments.next()
+    }
+
+    /// A child of this resource, such as `subnets/default`.
+    #[must_use]
+    pub fn child(&self, kind: &str, name: &str) -> Self {
+        Self(format!("{}/{kind}/{name}", self.0))
+    }
+
+    /// The resource `Namespace/type` named `name` in this group or subscription.
+    #[must_use]
+    pub fn provider(&self, resource_type: &str, name: &str) -> Self {
+        Self(format!("{}/providers/{resource_type}/{name}", self.0))
+    }
+
+    /// Whether `other` is this scope or lies below it.
+    pub fn contains(&self, other: &Self) -> bool {
+        let mut theirs = other.segments();
+        self.segments()
+            .all(|mine| theirs.next().is_some_and(|their| their.eq_ignore_ascii_case(mine)))
+    }
+}
+
+impl FromStr for ArmResourceId {
+    type Err = ParseArmResourceIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refuse = |reason| Err(ParseArmResourceIdError { text: text.to_owned(), reason });
+        let Some(path) = text.strip_prefix('/') else {
+            return refuse("it does not begin with `/`");
+        };
+        let segments: Vec<_> = path.split('/').collect();
+        if segments.iter().any(|segment| segment.is_empty()) {
+            return refuse("it has an empty segment");
+        }
+        if text.chars().any(|c| c.is_control() || matches!(c, '?' | '#' | '\\')) {
+            return refuse("it has a character that no id has");
+        }
+        if !segments[0].eq_ignore_ascii_case("subscriptions") || segments.len() < 2 {
+            return refuse("it does not begin with `/subscriptions/<id>`");
+        }
+        if segments.len() == 2 {
+            return Ok(Self(text.to_owned()));
+        }
+        let after_group = if segments[2].eq_ignore_ascii_case("resourceGroups") {
+            if segments.len() < 4 {
+                return refuse("the resource group has no name");
+            }
+            &segments[4..]
+        } else {
+            &segments[2..]
+        };
+        match after_group {
+            [] => {}
+            [keyword, _, _, _, ..] if keyword.eq_ignore_ascii_case("providers") => {
+                if after_group.len() % 2 == 1 {
+                    return refuse("types and names do not pair up");
+                }
+            }
+            _ => return refuse("`/providers/<namespace>/<type>/<name>` is incomplete"),
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for ArmResourceId {
+    type Error = ParseArmResourceIdError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ArmResourceId> for String {
+    fn from(id: ArmResourceId) -> Self {
+        id.0
+    }
+}
+
+impl fmt::Display for ArmResourceId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+impl PartialEq for ArmResourceId {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
+}
+
+impl Eq for ArmResourceId {}
+
+impl Hash for ArmResourceId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for byte in self.0.bytes() {
+            state.write_u8(byte.to_ascii_lowercase());
+        }
+        state.write_u8(0xff);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> ArmResourceId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_case_is_kept_and_comparison_ignores_it() {
+        let mixed = id("/subscriptions/S/resourcegroups/Rg");
+        assert_eq!(mixed.as_str(), "/subscriptions/S/resourcegroups/Rg");
+        assert_eq!(mixed, id("/subscriptions/s/resourceGroups/rG"));
+        assert_eq!(mixed.resource_group(), Some("Rg"));
+    }
+
+    #[test]
+    fn scopes_contain_by_segments_and_not_by_prefix() {
+        let group = id("/subscriptions/s/resourceGroups/rg1");
+        assert!(group.contains(&id("/subscriptions/s/resourcegroups/RG1/providers/A.B/c/d")));
+        assert!(!group.contains(&id("/subscriptions/s/resourceGroups/rg10")));
+        assert!(!group.contains(&id("/subscriptions/s")));
+    }
+
+    #[test]
+    fn the_type_names_every_level_of_the_last_provider() {
+        let cases = [
+            ("/subscriptions/s", None),
+            ("/subscriptions/s/resourceGroups/g", None),
+            (
+                "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/n",
+                Some("Microsoft.Network/virtualNetworks/subnets"),
+            ),
+            (
+                "/subscriptions/s/resourceGroups/g/providers/A.B/c/d/providers/Microsoft.Authorization/roleAssignments/x",
+                Some("Microsoft.Authorization/roleAssignments"),
+            ),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(id(text).resource_type().as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_no_ids_are_refused_with_a_reason() {
+        let cases = [
+            "",
+            "subscriptions/s",
+            "/subscriptions",
+            "/subscriptions/",
+            "/subscriptions/s/",
+            "/subscriptions/s/resourceGroups",
+            "/subscriptions/s/resourceGroups/g/providers/A.B",
+            "/subscriptions/s/resourceGroups/g/providers/A.B/c",
+            "/subscriptions/s/resourceGroups/g/providers/A.B/c/d/e",
+            "/subscriptions/s/resourceGroups//providers/A.B/c/d",
+            "/subscriptions/s/resourceGroups/g?x",
+        ];
+        for text in cases {
+            assert!(text.parse::<ArmResourceId>().is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The Azure clouds and their endpoints, in one place.
+//!
+//! Names are those of the HostedCluster API. Endpoints follow the Azure SDK constants and, for the
+//! clouds without constants, the tables of HyperShift's operators.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A cloud as `spec.platform.azure.cloud` names it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Cloud {
+    /// Azure public.
+    #[default]
+    #[serde(rename = "AzurePublicCloud")]
+    Public,
+    /// Azure US Government.
+    #[serde(rename = "AzureUSGovernmentCloud")]
+    UsGovernment,
+    /// Azure China, operated by 21Vianet.
+    #[serde(rename = "AzureChinaCloud")]
+    China,
+    /// Azure Germany (closed in 2021, still in the API).
+    #[serde(rename = "AzureGermanCloud")]
+    German,
+    /// Bleu, France.
+    #[serde(rename = "AzureBleuCloud")]
+    Bleu,
+    /// Azure Stack: its endpoints differ by installation and come from a file.
+    #[serde(rename = "AzureStackCloud")]
+    Stack,
+}
+
+/// The endpoints of a cloud. Hosts have no scheme; audiences are complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoints {
+    /// Host of the Entra token service that clients are sent to.
+    pub authority_host: &'static str,
+    /// Further hosts that serve the same token service.
+    pub authority_aliases: &'static [&'static str],
+    /// Host of Azure Resource Manager.
+    pub arm_host: &'static str,
+    /// Audience of Azure Resource Manager, without a trailing slash.
+    pub arm_audience: &'static str,
+    /// DNS suffix of vaults, without a leading dot.
+    pub vault_suffix: &'static str,
+    /// DNS suffix of managed HSMs, without a leading dot.
+    pub managed_hsm_suffix: &'static str,
+}
+
+impl Endpoints {
+    /// The audience of the vaults' data plane, without a trailing slash.
+    pub fn vault_audience(&self) -> String {
+        format!("https://{}", self.vault_suffix)
+    }
+
+    /// The base URL of the token service, with a trailing slash, as credential documents hold it.
+    pub fn authority_url(&self) -> String {
+        format!("https://{}/", self.authority_host)
+    }
+
+    /// The base URL of Azure Resource Manager, without a trailing slash.
+    pub fn arm_url(&self) -> String {
+        format!("https://{}", self.arm_host)
+    }
+}
+
+const PUBLIC: Endpoints = Endpoints {
+    authority_host: "login.microsoftonline.com",
+    authority_aliases: &["login.windows.net", "login.microsoft.com", "sts.windows.net"],
+    arm_host: "management.azure.com",
+    arm_audience: "https://management.core.windows.net",
+    vault_suffix: "vault.azure.net",
+    managed_hsm_suffix: "managedhsm.azure.net",
+};
+
+const US_GOVERNMENT: Endpoints = Endpoints {
+    authority_host: "login.microsoftonline.us",
+    authority_aliases: &["login.usgovcloudapi.net"],
+    arm_host: "management.usgovcloudapi.net",
+    arm_audience: "https://management.core.usgovcloudapi.net",
+    vault_suffix: "vault.usgovcloudapi.net",
+    managed_hsm_suffix: "managedhsm.usgovcloudapi.net",
+};
+
+const CHINA: Endpoints = Endpoints {
+    authority_host: "login.chinacloudapi.cn",
+    authority_aliases: &["login.partner.microsoftonline.cn"],
+    arm_host: "management.chinacloudapi.cn",
+    arm_audience: "https://management.core.chinacloudapi.cn",
+    vault_suffix: "vault.azure.cn",
+    managed_hsm_suffix: "managedhsm.azure.cn",
+};
+
+const GERMAN: Endpoints = Endpoints {
+    authority_host: "login.microsoftonline.de",
+    authority_aliases: &[],
+    arm_host: "management.microsoftazure.de",
+    arm_audience: "https://management.core.cloudapi.de",
+    vault_suffix: "vault.microsoftazure.de",
+    managed_hsm_suffix: "managedhsm.microsoftazure.de",
+};
+
+const BLEU: Endpoints = Endpoints {
+    authority_host: "login.sovcloud-identity.fr",
+    authority_aliases: &[],
+    arm_host: "management.sovcloud-api.fr",
+    arm_audience: "https://management.sovcloud-api.fr",
+    vault_suffix: "vault.sovcloud-api.fr",
+    managed_hsm_suffix: "managedhsm.sovcloud-api.fr",
+};
+
+impl Cloud {
+    /// Every cloud of the API.
+    pub const ALL: [Self; 6] =
+        [Self::Public, Self::UsGovernment, Self::China, Self::German, Self::Bleu, Self::Stack];
+
+    /// The name in the HostedCluster API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Public => "AzurePublicCloud",
+            Self::UsGovernment => "AzureUSGovernmentCloud",
+            Self::China => "AzureChinaCloud",
+            Self::German => "AzureGermanCloud",
+            Self::Bleu => "AzureBleuCloud",
+            Self::Stack => "AzureStackCloud",
+        }
+    }
+
+    /// The endpoints, or nothing for Azure Stack.
+    pub const fn endpoints(self) -> Option<&'static Endpoints> {
+        match self {
+            Self::Public => Some(&PUBLIC),
+            Self::UsGovernment => Some(&US_GOVERNMENT),
+            Self::China => Some(&CHINA),
+            Self::German => Some(&GERMAN),
+            Self::Bleu => Some(&BLEU),
+            Self::Stack => None,
+        }
+    }
+
+    /// `cloudName` of a SecretProviderClass: written only outside the public cloud.
+    pub const fn provider_name(self) -> Option<&'static str> {
+        match self {
+            Self::Public => None,
+            other => Some(other.name()),
+        }
+    }
+
+    /// Reads `cloudName` of a SecretProviderClass: any case, with the provider's short names, and
+    /// empty for the public cloud.
+    pub fn parse_provider_name(text: &str) -> Option<Self> {
+        const SHORT: [(&str, Cloud); 3] = [
+            ("", Cloud::Public),
+            ("AzureCloud", Cloud::Public),
+            ("AzureUSGovernment", Cloud::UsGovernment),
+        ];
+        let long = Self::ALL.into_iter().map(|cloud| (cloud.name(), cloud));
+        SHORT
+            .into_iter()
+            .chain(long)
+            .find_map(|(name, cloud)| name.eq_ignore_ascii_case(text).then_some(cloud))
+    }
+
+    /// `userAssignedIdentityCredentialsCloudType` of an `AzureClusterIdentity`; Cluster API
+    /// Provider Azure knows three clouds only.
+    pub const fn cluster_identity_type(self) -> Option<&'static str> {
+        match self {
+            Self::Public => Some("public"),
+            Self::UsGovernment => Some("usgovernment"),
+            Self::China => Some("china"),
+            Self::German | Self::Bleu | Self::Stack => None,
+        }
+    }
+}
+
+impl fmt::Display for Cloud {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+/// The text names no cloud of the API.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a cloud; known: `AzurePublicCloud`, `AzureUSGovernmentCloud`, `AzureChinaCloud`, `AzureGermanCloud`, `AzureBleuCloud`, `AzureStackCloud`")]
+pub struct ParseCloudError(pub String);
+
+impl FromStr for Cloud {
+    type Err = ParseCloudError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|cloud| cloud.name() == text)
+            .ok_or_else(|| ParseCloudError(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_provider_understands_short_names_in_any_case() {
+        let cases = [
+            ("", Some(Cloud::Public)),
+            ("azurecloud", Some(Cloud::Public)),
+            ("AZUREPUBLICCLOUD", Some(Cloud::Public)),
+            ("AzureUSGovernment", Some(Cloud::UsGovernment)),
+            ("AzureUSGovernmentCloud", Some(Cloud::UsGovernment)),
+            ("azurestackcloud", Some(Cloud::Stack)),
+            ("Azure", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Cloud::parse_provider_name(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_cloud_reads_its_own_name_and_only_stack_lacks_endpoints() {
+        for cloud in Cloud::ALL {
+            assert_eq!(cloud.name().parse(), Ok(cloud));
+            assert_eq!(cloud.endpoints().is_none(), cloud == Cloud::Stack);
+        }
+    }
+}

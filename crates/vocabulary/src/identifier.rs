@@ -1,0 +1,194 @@
+//! Identifiers that cross functions, constructed by parsing only.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A text is not the identifier it should be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {kind}: {rule}")]
+pub struct ParseIdentifierError {
+    /// What was to be read, with its article.
+    pub kind: &'static str,
+    /// The rule that the text breaks.
+    pub rule: &'static str,
+    /// The text as it came.
+    pub text: String,
+}
+
+macro_rules! text_identifier {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $rule:literal, $check:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The identifier as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdentifierError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let check: fn(&str) -> bool = $check;
+                if check(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(ParseIdentifierError { kind: $kind, rule: $rule, text: text.to_owned() })
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = ParseIdentifierError;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(identifier: $name) -> Self {
+                identifier.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.pad(&self.0)
+            }
+        }
+    };
+}
+
+fn of_letters_digits_and(text: &str, others: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
+}
+
+text_identifier!(
+    /// A tenant: a directory id or one of its domain names.
+    TenantId,
+    "a tenant id",
+    "1 to 255 letters, digits, `.` and `-`",
+    |text| (1..=255).contains(&text.len()) && of_letters_digits_and(text, ".-")
+);
+
+text_identifier!(
+    /// A subscription id. The HostedCluster API asks for no UUID, so neither does this type.
+    SubscriptionId,
+    "a subscription id",
+    "1 to 255 letters, digits and `-`",
+    |text| (1..=255).contains(&text.len()) && of_letters_digits_and(text, "-")
+);
+
+text_identifier!(
+    /// The name of a vault: the first label of its host name.
+    VaultName,
+    "a vault name",
+    "3 to 24 letters, digits and `-`",
+    |text| (3..=24).contains(&text.len()) && of_letters_digits_and(text, "-")
+);
+
+text_identifier!(
+    /// The name of a secret, key or certificate in a vault.
+    SecretName,
+    "a vault object name",
+    "1 to 127 letters, digits and `-`",
+    |text| (1..=127).contains(&text.len()) && of_letters_digits_and(text, "-")
+);
+
+text_identifier!(
+    /// The unique infrastructure id of a hosted cluster.
+    InfraId,
+    "an infrastructure id",
+    "1 to 63 letters, digits, `.` and `-`",
+    |text| (1..=63).contains(&text.len()) && of_letters_digits_and(text, ".-")
+);
+
+/// The client id (application id) of an identity, a UUID in its hyphenated form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ClientId(Uuid);
+
+impl ClientId {
+    /// The UUID.
+    pub const fn uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl From<Uuid> for ClientId {
+    fn from(uuid: Uuid) -> Self {
+        Self(uuid)
+    }
+}
+
+impl FromStr for ClientId {
+    type Err = ParseIdentifierError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        // `Uuid` also reads braces, URNs and bare digits, which the APIs do not.
+        let hyphenated = text.len() == 36;
+        match Uuid::try_parse(text) {
+            Ok(uuid) if hyphenated => Ok(Self(uuid)),
+            _ => Err(ParseIdentifierError {
+                kind: "a client id",
+                rule: "a UUID of the form 8-4-4-4-12",
+                text: text.to_owned(),
+            }),
+        }
+    }
+}
+
+impl TryFrom<String> for ClientId {
+    type Error = ParseIdentifierError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ClientId> for String {
+    fn from(client: ClientId) -> Self {
+        client.0.to_string()
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0.hyphenated().to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_outside_their_rule_are_refused_with_the_rule() {
+        let error = "ab".parse::<VaultName>().unwrap_err();
+        assert_eq!(error.to_string(), "`ab` is not a vault name: 3 to 24 letters, digits and `-`");
+        assert!("a_b".parse::<SecretName>().is_err());
+        assert!("".parse::<TenantId>().is_err());
+        assert!("contoso.onmicrosoft.com".parse::<TenantId>().is_ok());
+    }
+
+    #[test]
+    fn a_client_id_is_a_hyphenated_uuid_and_nothing_else() {
+        assert!("11111111-2222-3333-4444-555555555555".parse::<ClientId>().is_ok());
+        assert!("11111111222233334444555555555555".parse::<ClientId>().is_err());
+        assert!("{11111111-2222-3333-4444-555555555555}".parse::<ClientId>().is_err());
+    }
+}

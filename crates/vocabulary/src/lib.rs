@@ -1,0 +1,26 @@
+//! The words of lanyard.
+//!
+//! Everything that the other crates iterate stands here once: the nine control-plane components
+//! and their consumers, the hops of the identity flow and their outcomes, the encodings of vault
+//! objects, the clouds with their endpoints, and the ids of Azure resources. To add a component,
+//! add its rows; nobody else matches on components.
+//!
+//! The crate has no IO, no clock and no runtime.
+
+pub mod arm;
+pub mod cloud;
+pub mod component;
+pub mod encoding;
+pub mod hop;
+pub mod identifier;
+pub mod role;
+
+pub use arm::{ArmResourceId, ParseArmResourceIdError};
+pub use cloud::Cloud;
+pub use component::{Component, Consumer, Told};
+pub use encoding::ObjectEncoding;
+pub use hop::{Hop, Outcome};
+pub use identifier::{
+    ClientId, InfraId, ParseIdentifierError, SecretName, SubscriptionId, TenantId, VaultName,
+};
+pub use role::{RoleDefinitionId, Scope};

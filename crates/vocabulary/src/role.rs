@@ -1,0 +1,48 @@
+//! Role definitions that components hold, and the scopes at which they hold them.
+//!
+//! The permission lists belong to Azure (here: to the emulator); this table says only which role
+//! a component is given. Roles are matched by id: their display names have changed before.
+
+use uuid::{Uuid, uuid};
+
+/// The id of a built-in role definition: the same in every tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RoleDefinitionId(pub Uuid);
+
+impl RoleDefinitionId {
+    /// Azure Red Hat OpenShift Cloud Controller Manager.
+    pub const CLOUD_CONTROLLER_MANAGER: Self = Self(uuid!("a1f96423-95ce-4224-ab27-4e3dc72facd4"));
+    /// Azure Red Hat OpenShift Cluster Ingress Operator.
+    pub const INGRESS: Self = Self(uuid!("0336e1d3-7a87-462b-b6db-342b63f7802c"));
+    /// Azure Red Hat OpenShift File Storage Operator.
+    pub const FILE: Self = Self(uuid!("0d7aedc0-15fd-4a67-a412-efad370c947e"));
+    /// Azure Red Hat OpenShift Disk Storage Operator.
+    pub const DISK: Self = Self(uuid!("5b7237c5-45e1-49d6-bc18-a1f62f400748"));
+    /// Azure Red Hat OpenShift Network Operator.
+    pub const NETWORK: Self = Self(uuid!("be7a6435-15ae-4171-8f30-4a343eff9e8f"));
+    /// Azure Red Hat OpenShift Image Registry Operator.
+    pub const IMAGE_REGISTRY: Self = Self(uuid!("8b32b316-c2f5-4ddf-b05b-83dacd2d08b5"));
+    /// Azure Red Hat OpenShift Hosted Control Planes Control Plane Operator.
+    pub const CONTROL_PLANE_OPERATOR: Self = Self(uuid!("fc0c873f-45e9-4d0d-a7d1-585aab30c6ed"));
+    /// Azure Red Hat OpenShift Hosted Control Planes Cluster API Provider.
+    pub const CLUSTER_API_PROVIDER: Self = Self(uuid!("88366f10-ed47-4cc0-9fab-c8a06148393e"));
+    /// Key Vault Crypto User.
+    pub const KEY_VAULT_CRYPTO_USER: Self = Self(uuid!("12338af0-0e69-4776-bea7-57ae8d297424"));
+    /// Key Vault Secrets User.
+    pub const KEY_VAULT_SECRETS_USER: Self = Self(uuid!("4633458b-17de-408a-b874-0445c86b69e6"));
+}
+
+/// A scope at which a component holds its role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The resource group of the machines and disks: `spec.platform.azure.resourceGroup`.
+    ManagedResourceGroup,
+    /// The resource group of the network security group.
+    SecurityGroupResourceGroup,
+    /// The resource group of the virtual network.
+    VnetResourceGroup,
+    /// The resource group of the public DNS zone.
+    DnsResourceGroup,
+    /// The vault with the encryption key of the cluster.
+    KeyVault,
+}

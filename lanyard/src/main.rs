@@ -1,0 +1,2 @@
+//! Lanyard brings Azure identities to the components that need them.
+fn main() {}
