@@ -1,1 +1,19 @@
-//! The transport to Azure (proxy, CA, throttling, retry) and typed ARM calls
+//! The one transport to Azure, and typed calls of Azure Resource Manager.
+//!
+//! Every client of lanyard that talks to Azure does it through a [`Transport`]: it knows the proxy
+//! and the trusted roots, and it owns retry, one token bucket and one Retry-After cool-down per
+//! host. The Azure SDK's own retry is off ([`Transport::client_options`]), so a request is never
+//! retried twice over. Credentials take the bare [`Transport::unpaced`]: they retry by themselves,
+//! because they know what a token request may repeat.
+
+mod arm;
+mod authorize;
+mod pace;
+mod paced;
+mod retry;
+mod transport;
+
+pub use arm::{ArmClient, ArmError, ArmReply};
+pub use pace::Rate;
+pub use retry::RetryPolicy;
+pub use transport::{Transport, TransportError, TransportSettings};

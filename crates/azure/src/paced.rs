@@ -1,0 +1,235 @@
+//! The HTTP client under every Azure client: waits for its turn, sends, and tries again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::ErrorKind;
+use azure_core::http::headers::{HeaderName, Headers};
+use azure_core::http::{AsyncRawResponse, HttpClient, Request};
+use lanyard_clock::SharedClock;
+use parking_lot::Mutex;
+use tracing::debug;
+
+use crate::pace::{Pace, Rate};
+use crate::retry::{RetryPolicy, Try};
+
+/// A host asked to be left alone for longer than a request waits.
+#[derive(Debug, thiserror::Error)]
+#[error("{host} asked to be left alone for another {}s", remaining.as_secs())]
+pub(crate) struct CoolingError {
+    pub(crate) host: String,
+    pub(crate) remaining: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct PacedClient {
+    inner: Arc<dyn HttpClient>,
+    clock: SharedClock,
+    rate: Rate,
+    retry: RetryPolicy,
+    hosts: Mutex<HashMap<String, Pace>>,
+}
+
+impl PacedClient {
+    pub(crate) fn new(
+        inner: Arc<dyn HttpClient>,
+        clock: SharedClock,
+        rate: Rate,
+        retry: RetryPolicy,
+    ) -> Self {
+        Self { inner, clock, rate, retry, hosts: Mutex::new(HashMap::new()) }
+    }
+
+    async fn wait_for_turn(&self, host: &str) -> azure_core::Result<()> {
+        let wait = {
+            let now = self.clock.monotonic();
+            let mut hosts = self.hosts.lock();
+            let pace = hosts.entry(host.to_owned()).or_default();
+            let wait = pace.take(now, self.rate);
+            if wait > self.retry.cap {
+                pace.put_back(self.rate);
+            }
+            wait
+        };
+        if wait > self.retry.cap {
+            let error = CoolingError { host: host.to_owned(), remaining: wait };
+            return Err(azure_core::Error::new(ErrorKind::Other, error));
+        }
+        if !wait.is_zero() {
+            debug!(host, wait_millis = wait.as_millis(), "request waits for its turn");
+            self.clock.sleep(wait).await;
+        }
+        Ok(())
+    }
+
+    fn note_cool_down(&self, host: &str, outcome: Try) {
+        if let Try::Replied { status: 429 | 503, retry_after: Some(pause) } = outcome {
+            let now = self.clock.monotonic();
+            self.hosts.lock().entry(host.to_owned()).or_default().cool(now, pause);
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for PacedClient {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        let host = request.url().host_str().unwrap_or_default().to_owned();
+        let mut attempt = 0;
+        loop {
+            self.wait_for_turn(&host).await?;
+            let result = self.inner.execute_request(request).await;
+            let outcome = outcome_of(&result);
+            self.note_cool_down(&host, outcome);
+            let Some(pause) = self.retry.pause(attempt, request.method(), outcome, fastrand::f64())
+            else {
+                return result;
+            };
+            attempt += 1;
+            debug!(host, attempt, ?outcome, pause_millis = pause.as_millis(), "trying again");
+            self.clock.sleep(pause).await;
+        }
+    }
+}
+
+fn outcome_of(result: &azure_core::Result<AsyncRawResponse>) -> Try {
+    match result {
+        Ok(response) => Try::Replied {
+            status: response.status().into(),
+            retry_after: retry_after(response.headers()),
+        },
+        Err(error) if *error.kind() == ErrorKind::Connection => Try::NotSent,
+        Err(_) => Try::Broken,
+    }
+}
+
+/// The pause a server asks for: milliseconds before seconds, as the Azure SDKs read them. A zero
+/// says nothing.
+pub(crate) fn retry_after(headers: &Headers) -> Option<Duration> {
+    const MILLIS: [HeaderName; 2] =
+        [HeaderName::from_static("retry-after-ms"), HeaderName::from_static("x-ms-retry-after-ms")];
+    let number = |name: &HeaderName| {
+        headers.get_optional_str(name)?.trim().parse::<u64>().ok().filter(|n| *n > 0)
+    };
+    MILLIS
+        .iter()
+        .find_map(number)
+        .map(Duration::from_millis)
+        .or_else(|| number(&HeaderName::from_static("retry-after")).map(Duration::from_secs))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use azure_core::http::{Method, StatusCode};
+    use jiff::Timestamp;
+    use lanyard_clock::{Clock, ManualClock};
+
+    use super::*;
+
+    type Pairs = &'static [(&'static str, &'static str)];
+
+    #[derive(Debug, Default)]
+    struct Scripted {
+        replies: Mutex<VecDeque<(u16, Pairs)>>,
+        seen: Mutex<Vec<Duration>>,
+        clock: Option<ManualClock>,
+    }
+
+    #[async_trait]
+    impl HttpClient for Scripted {
+        async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
+            let at = self.clock.as_ref().map(ManualClock::monotonic).unwrap_or_default();
+            self.seen.lock().push(at);
+            let (status, pairs) = self.replies.lock().pop_front().unwrap();
+            let mut headers = Headers::new();
+            for (name, value) in pairs {
+                headers.insert(*name, *value);
+            }
+            Ok(AsyncRawResponse::from_bytes(StatusCode::from(status), headers, ""))
+        }
+    }
+
+    fn request() -> Request {
+        Request::new("https://management.azure.com/x".parse().unwrap(), Method::Get)
+    }
+
+    /// Runs `work` while the clock jumps to whatever it sleeps for.
+    async fn run<T: Send + 'static>(
+        clock: &ManualClock,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let task = tokio::spawn(work);
+        while !task.is_finished() {
+            tokio::task::yield_now().await;
+            if let Some(due) = clock.next_due() {
+                clock.advance(due);
+            }
+        }
+        task.await.unwrap()
+    }
+
+    fn paced(
+        replies: impl IntoIterator<Item = (u16, Pairs)>,
+    ) -> (Arc<PacedClient>, Arc<Scripted>, ManualClock) {
+        let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
+        let inner = Arc::new(Scripted {
+            replies: Mutex::new(replies.into_iter().collect()),
+            clock: Some(clock.clone()),
+            ..Scripted::default()
+        });
+        let shared: Arc<dyn HttpClient> = Arc::<Scripted>::clone(&inner);
+        let client = PacedClient::new(
+            shared,
+            Arc::new(clock.clone()),
+            Rate::default(),
+            RetryPolicy::default(),
+        );
+        (Arc::new(client), inner, clock)
+    }
+
+    #[tokio::test]
+    async fn one_throttled_caller_makes_everybody_wait_for_that_host() {
+        let throttled: Pairs = &[("retry-after", "10")];
+        let (client, inner, clock) = paced([(429, throttled), (200, &[]), (200, &[])]);
+        let first = {
+            let client = Arc::clone(&client);
+            run(&clock, async move { client.execute_request(&request()).await }).await
+        };
+        assert_eq!(first.unwrap().status(), StatusCode::Ok);
+        assert_eq!(*inner.seen.lock(), [Duration::ZERO, Duration::from_secs(10)]);
+    }
+
+    #[tokio::test]
+    async fn a_cool_down_beyond_patience_fails_at_once_and_sends_nothing() {
+        let (client, inner, clock) = paced([(429, &[("retry-after", "3600")])]);
+        let refused = {
+            let client = Arc::clone(&client);
+            run(&clock, async move { client.execute_request(&request()).await }).await
+        };
+        assert_eq!(refused.unwrap().status(), StatusCode::TooManyRequests);
+        let error = client.execute_request(&request()).await.unwrap_err();
+        assert!(error.to_string().contains("3600s"), "{error}");
+        assert_eq!(inner.seen.lock().len(), 1);
+    }
+
+    #[test]
+    fn milliseconds_win_over_seconds_and_zero_says_nothing() {
+        let cases: [(Pairs, Option<u64>); 5] = [
+            (&[], None),
+            (&[("retry-after", "2")], Some(2_000)),
+            (&[("retry-after", "0")], None),
+            (&[("retry-after", "2"), ("retry-after-ms", "50")], Some(50)),
+            (&[("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT")], None),
+        ];
+        for (pairs, expected) in cases {
+            let mut headers = Headers::new();
+            for (name, value) in pairs {
+                headers.insert(*name, *value);
+            }
+            assert_eq!(retry_after(&headers), expected.map(Duration::from_millis), "{pairs:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Building the transport from settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use azure_core::http::{ClientOptions, HttpClient, RetryOptions, Transport as SdkTransport};
+use lanyard_clock::SharedClock;
+
+use crate::pace::Rate;
+use crate::paced::PacedClient;
+use crate::retry::RetryPolicy;
+
+/// Everything that decides how Azure is reached.
+#[derive(Debug, Clone, Default)]
+pub struct TransportSettings {
+    /// The proxy for https, as a URL; nothing for a direct connection.
+    pub https_proxy: Option<String>,
+    /// Hosts that are reached without the proxy, in the form of `NO_PROXY`.
+    pub no_proxy: Option<String>,
+    /// Certificates in PEM that are trusted instead of the system's roots.
+    pub only_roots: Option<Vec<u8>>,
+    /// How fast a host is asked at most.
+    pub rate: Rate,
+    /// How failed requests are tried again.
+    pub retry: RetryPolicy,
+}
+
+/// The transport cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The proxy's address is none.
+    #[error("`{url}` is not a proxy that can be used")]
+    Proxy {
+        /// The address as it was given.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The trusted certificates cannot be read.
+    #[error("the trusted certificates are not PEM certificates")]
+    Roots {
+        /// What is wrong with them.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// TLS cannot be set up; most often the system has no trusted roots.
+    #[error("the https client cannot be set up")]
+    Client {
+        /// What went wrong.
+        #[source]
+        source: reqwest::Error,
+    },
+}
+
+impl TransportError {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Proxy { .. } => "set HTTPS_PROXY to a URL such as http://127.0.0.1:8444",
+            Self::Roots { .. } => "give a file with -----BEGIN CERTIFICATE----- blocks",
+            Self::Client { .. } => "install ca-certificates or point SSL_CERT_FILE at a bundle",
+        }
+    }
+}
+
+/// The way to Azure; cheap to clone, and all clones share connections, paces and cool-downs.
+#[derive(Debug, Clone)]
+pub struct Transport {
+    unpaced: Arc<dyn HttpClient>,
+    paced: Arc<dyn HttpClient>,
+}
+
+/// As the Azure SDK's own client.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Transport {
+    /// Builds the transport.
+    pub fn new(settings: &TransportSettings, clock: SharedClock) -> Result<Self, TransportError> {
+        // `no_proxy` keeps reqwest from reading the environment: settings come from one place.
+        let mut builder = reqwest::Client::builder()
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT)
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(url) = &settings.https_proxy {
+            let exceptions = settings.no_proxy.as_deref().and_then(reqwest::NoProxy::from_string);
+            let proxy = reqwest::Proxy::https(url)
+                .map_err(|source| TransportError::Proxy { url: url.clone(), source })?
+                .no_proxy(exceptions);
+            builder = builder.proxy(proxy);
+        }
+        if let Some(pem) = &settings.only_roots {
+            let roots = reqwest::Certificate::from_pem_bundle(pem)
+                .map_err(|source| TransportError::Roots { source })?;
+            builder = builder.tls_certs_only(roots);
+        }
+        let client = builder.build().map_err(|source| TransportError::Client { source })?;
+        Ok(Self::over(Arc::new(client), settings, clock))
+    }
+
+    /// A transport over any HTTP client: for tests and for peers in a benchmark.
+    pub fn over(
+        client: Arc<dyn HttpClient>,
+        settings: &TransportSettings,
+        clock: SharedClock,
+    ) -> Self {
+        let inner = Arc::clone(&client);
+        let paced = PacedClient::new(inner, clock, settings.rate, settings.retry);
+        Self { unpaced: client, paced: Arc::new(paced) }
+    }
+
+    /// The transport without pace and retry, for credentials: they own theirs.
+    pub fn unpaced(&self) -> SdkTransport {
+        SdkTransport::new(Arc::clone(&self.unpaced))
+    }
+
+    /// Options for a client of the Azure SDK: this transport, and no retry of its own.
+    pub fn client_options(&self) -> ClientOptions {
+        ClientOptions {
+            transport: Some(SdkTransport::new(Arc::clone(&self.paced))),
+            retry: RetryOptions::none(),
+            ..ClientOptions::default()
+        }
+    }
+}
