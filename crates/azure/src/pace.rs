@@ -33,8 +33,9 @@ impl Pace {
     pub(crate) fn take(&mut self, now: Duration, rate: Rate) -> Duration {
         let interval = Duration::from_secs(1) / rate.per_second.max(1);
         let tolerance = interval * rate.burst.saturating_sub(1);
-        self.full_at = self.full_at.max(now) + interval;
-        let bucket = (self.full_at - interval).saturating_sub(now).saturating_sub(tolerance);
+        let before = self.full_at.max(now);
+        self.full_at = before + interval;
+        let bucket = before.saturating_sub(now).saturating_sub(tolerance);
         bucket.max(self.cooling(now))
     }
 

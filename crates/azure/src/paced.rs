@@ -171,12 +171,10 @@ mod tests {
         task.await.unwrap()
     }
 
-    fn paced(
-        replies: impl IntoIterator<Item = (u16, Pairs)>,
-    ) -> (Arc<PacedClient>, Arc<Scripted>, ManualClock) {
+    fn paced(replies: &[(u16, Pairs)]) -> (Arc<PacedClient>, Arc<Scripted>, ManualClock) {
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let inner = Arc::new(Scripted {
-            replies: Mutex::new(replies.into_iter().collect()),
+            replies: Mutex::new(replies.iter().copied().collect()),
             clock: Some(clock.clone()),
             ..Scripted::default()
         });
@@ -193,7 +191,7 @@ mod tests {
     #[tokio::test]
     async fn one_throttled_caller_makes_everybody_wait_for_that_host() {
         let throttled: Pairs = &[("retry-after", "10")];
-        let (client, inner, clock) = paced([(429, throttled), (200, &[]), (200, &[])]);
+        let (client, inner, clock) = paced(&[(429, throttled), (200, &[]), (200, &[])]);
         let first = {
             let client = Arc::clone(&client);
             run(&clock, async move { client.execute_request(&request()).await }).await
@@ -204,7 +202,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_cool_down_beyond_patience_fails_at_once_and_sends_nothing() {
-        let (client, inner, clock) = paced([(429, &[("retry-after", "3600")])]);
+        let (client, inner, clock) = paced(&[(429, &[("retry-after", "3600")])]);
         let refused = {
             let client = Arc::clone(&client);
             run(&clock, async move { client.execute_request(&request()).await }).await

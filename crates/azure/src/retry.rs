@@ -49,9 +49,12 @@ impl RetryPolicy {
         }
         let server_wish = match outcome {
             Try::NotSent => None,
-            Try::Broken if repeatable(method) => None,
             Try::Replied { status: 429 | 503, retry_after } => retry_after,
-            Try::Replied { status: 408 | 500 | 502 | 504, .. } if repeatable(method) => None,
+            Try::Broken | Try::Replied { status: 408 | 500 | 502 | 504, .. }
+                if repeatable(method) =>
+            {
+                None
+            }
             Try::Broken | Try::Replied { .. } => return None,
         };
         match server_wish {

@@ -74,7 +74,7 @@ pub struct Transport {
 
 /// As the Azure SDK's own client.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl Transport {
     /// Builds the transport.
