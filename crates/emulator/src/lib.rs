@@ -1,1 +1,23 @@
-//! A strict local Azure: Entra, Key Vault, IMDS and ARM behind an intercepting proxy
+//! A strict local Azure: Entra, Key Vault, IMDS and ARM behind an intercepting proxy.
+//!
+//! Unmodified Azure clients reach it through proxy and CA settings, under the real public names.
+//! Credentials are verified, authorization is deny by default, and an operation that is not
+//! implemented answers 501 and says so.
+//!
+//! The crate shares no code with the clients of this workspace beyond plain vocabulary, so that a
+//! misreading of a protocol cannot pass on both sides.
+
+mod authorization;
+mod call;
+mod directory;
+mod drill;
+mod faults;
+mod hosts;
+mod keys;
+mod ledger;
+mod operations;
+mod request;
+mod seed;
+mod services;
+mod token;
+mod world;

@@ -1,0 +1,136 @@
+//! One call: a request on its way through a handler.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::hosts::Site;
+use crate::operations::Parameters;
+use crate::request::Request;
+use crate::token::{BearerProblem, Caller, verify_bearer};
+use crate::world::World;
+
+/// A source of new ids: random, or repeatable from a seed.
+#[derive(Debug, Clone)]
+pub(crate) enum Ids {
+    /// Random ids.
+    Random,
+    /// The n-th id is a name-based UUID of n within this namespace.
+    Seeded {
+        /// The namespace.
+        namespace: Uuid,
+        /// How many were handed out.
+        count: u64,
+    },
+}
+
+impl Ids {
+    /// A new UUID.
+    pub(crate) fn uuid(&mut self) -> Uuid {
+        match self {
+            Self::Random => Uuid::new_v4(),
+            Self::Seeded { namespace, count } => {
+                *count += 1;
+                Uuid::new_v5(namespace, &count.to_be_bytes())
+            }
+        }
+    }
+
+    /// 32 new hexadecimal digits, as versions of vault objects are named.
+    pub(crate) fn hex32(&mut self) -> String {
+        self.uuid().simple().to_string()
+    }
+}
+
+/// One call. Reading the world is free; [`Call::world_mut`] marks it for the state file.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    /// The request.
+    pub(crate) request: &'a Request,
+    /// Service and cloud of the host.
+    pub(crate) site: Site,
+    /// The wall time.
+    pub(crate) now: Timestamp,
+    /// The source of new ids.
+    pub(crate) ids: &'a mut Ids,
+    pub(crate) parameters: Parameters,
+    pub(crate) caller: Option<Caller>,
+    pub(crate) changed: bool,
+    pub(crate) world: &'a mut World,
+}
+
+/// `api-version` is missing or malformed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ApiVersionProblem {
+    /// The query has none.
+    Missing,
+    /// It is no version.
+    Malformed(String),
+}
+
+impl Call<'_> {
+    /// The value of a placeholder of the operation's path.
+    pub(crate) fn parameter(&self, name: &str) -> &str {
+        self.parameters.value(name)
+    }
+
+    /// The world, to read.
+    pub(crate) fn world(&self) -> &World {
+        self.world
+    }
+
+    /// The world, to change.
+    pub(crate) fn world_mut(&mut self) -> &mut World {
+        self.changed = true;
+        self.world
+    }
+
+    /// Verifies the bearer token for one of `audiences`, compared exactly, and notes the caller
+    /// for the ledger.
+    pub(crate) fn bearer(
+        &mut self,
+        audiences: &[impl AsRef<str>],
+    ) -> Result<Caller, BearerProblem> {
+        let authorization = self.request.header("authorization");
+        let caller = verify_bearer(self.world, authorization, audiences, self.now)?;
+        self.caller = Some(caller.clone());
+        Ok(caller)
+    }
+
+    /// The `api-version`: `2024-01-01`, with `-preview` or another suffix, or `7.4`,
+    /// `7.6-preview.2` as vaults have it. Any well-formed one is taken, future ones too.
+    pub(crate) fn api_version(&self) -> Result<&str, ApiVersionProblem> {
+        let text = self
+            .request
+            .query("api-version")
+            .filter(|text| !text.is_empty())
+            .ok_or(ApiVersionProblem::Missing)?;
+        if well_formed_version(text) {
+            Ok(text)
+        } else {
+            Err(ApiVersionProblem::Malformed(text.to_owned()))
+        }
+    }
+}
+
+fn well_formed_version(text: &str) -> bool {
+    let digits = |part: &str, most: usize| {
+        (1..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let suffix = |part: &str| {
+        part.starts_with(|first: char| first.is_ascii_alphabetic())
+            && part.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-'))
+    };
+    let mut parts = text.splitn(4, '-');
+    let first = parts.next().unwrap_or_default();
+    if let Some((major, minor)) = first.split_once('.') {
+        let rest: Vec<_> = parts.collect();
+        return digits(major, 2)
+            && digits(minor, 2)
+            && (rest.is_empty() || suffix(&rest.join("-")));
+    }
+    let (month, day) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let dated = first.len() == 4 && month.len() == 2 && day.len() == 2;
+    dated
+        && [first, month, day].iter().all(|part| digits(part, 4))
+        && parts.next().is_none_or(suffix)
+}

@@ -1,0 +1,1 @@
+//! Drills: one broken hop each.

@@ -1,0 +1,116 @@
+//! Which service answers for a host name.
+
+use lanyard_vocabulary::Cloud;
+
+use crate::operations::Service;
+
+/// The service and the cloud that a host name belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Site {
+    /// The service.
+    pub(crate) service: Service,
+    /// The cloud.
+    pub(crate) cloud: Cloud,
+}
+
+/// The names of a cloud beyond [`lanyard_vocabulary::cloud::Endpoints`]: services that answer 501
+/// honestly, so that a client learns what is missing instead of what is unreachable.
+struct Others {
+    cloud: Cloud,
+    graph: &'static [&'static str],
+    storage_suffix: &'static str,
+}
+
+const OTHERS: &[Others] = &[
+    Others {
+        cloud: Cloud::Public,
+        graph: &["graph.microsoft.com", "graph.windows.net"],
+        storage_suffix: "core.windows.net",
+    },
+    Others {
+        cloud: Cloud::UsGovernment,
+        graph: &["graph.microsoft.us"],
+        storage_suffix: "core.usgovcloudapi.net",
+    },
+    Others {
+        cloud: Cloud::China,
+        graph: &["microsoftgraph.chinacloudapi.cn"],
+        storage_suffix: "core.chinacloudapi.cn",
+    },
+    Others {
+        cloud: Cloud::German,
+        graph: &["graph.microsoft.de"],
+        storage_suffix: "core.cloudapi.de",
+    },
+    Others {
+        cloud: Cloud::Bleu,
+        graph: &["graph.svc.sovcloud.fr"],
+        storage_suffix: "core.sovcloud-api.fr",
+    },
+];
+
+/// The suffix of regional token services.
+const REGIONAL_LOGIN: &str = "login.microsoft.com";
+
+/// Whether `host` is a name directly or deeper below `suffix`.
+fn below(host: &str, suffix: &str) -> bool {
+    host.strip_suffix(suffix).is_some_and(|head| head.len() > 1 && head.ends_with('.'))
+}
+
+/// The site of a host name in lower case, or nothing for a name that is not Azure's.
+pub(crate) fn site(host: &str) -> Option<Site> {
+    if below(host, REGIONAL_LOGIN) {
+        return Some(Site { service: Service::Entra, cloud: Cloud::Public });
+    }
+    let known = Cloud::ALL.into_iter().find_map(|cloud| {
+        let endpoints = cloud.endpoints()?;
+        let service = if host == endpoints.authority_host
+            || endpoints.authority_aliases.contains(&host)
+        {
+            Service::Entra
+        } else if host == endpoints.arm_host
+            || endpoints.arm_audience.strip_prefix("https://") == Some(host)
+        {
+            Service::Arm
+        } else if below(host, endpoints.vault_suffix) || below(host, endpoints.managed_hsm_suffix) {
+            Service::KeyVault
+        } else {
+            return None;
+        };
+        Some(Site { service, cloud })
+    });
+    known.or_else(|| {
+        OTHERS.iter().find_map(|others| {
+            let service = if others.graph.contains(&host) {
+                Service::Graph
+            } else if below(host, others.storage_suffix) {
+                Service::Blob
+            } else {
+                return None;
+            };
+            Some(Site { service, cloud: others.cloud })
+        })
+    })
+}
+
+/// The suffixes that the local CA may sign for, without a leading dot.
+pub(crate) fn suffixes() -> Vec<&'static str> {
+    let mut all = vec![REGIONAL_LOGIN];
+    for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {
+        all.push(endpoints.authority_host);
+        all.extend(endpoints.authority_aliases);
+        all.extend([
+            endpoints.arm_host,
+            endpoints.arm_audience.trim_start_matches("https://"),
+            endpoints.vault_suffix,
+            endpoints.managed_hsm_suffix,
+        ]);
+    }
+    for others in OTHERS {
+        all.extend(others.graph);
+        all.push(others.storage_suffix);
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}

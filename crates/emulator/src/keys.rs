@@ -1,0 +1,183 @@
+//! Private keys and other secrets of the world: they can be stored, and cannot be printed.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::RSAPublicKey;
+use zeroize::Zeroizing;
+
+/// A text that is never printed, such as a client secret or the value of a vault secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SecretText(Zeroizing<String>);
+
+impl SecretText {
+    /// Takes a text in.
+    pub(crate) fn new(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+
+    /// The text, for the one place that has to use it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretText(..)")
+    }
+}
+
+impl Serialize for SecretText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.expose())
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
+    }
+}
+
+/// A cryptographic operation of the emulator failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum KeyError {
+    /// No key could be generated.
+    #[error("an RSA key could not be generated")]
+    Generation,
+    /// The key could not be written or read.
+    #[error("an RSA key is not valid PKCS#8")]
+    Encoding,
+    /// The key could not sign.
+    #[error("an RSA key could not sign")]
+    Signing,
+}
+
+/// An RSA private key. Clones share it; the state file holds it as base64 of PKCS#8 DER.
+#[derive(Clone)]
+pub(crate) struct RsaKey(Arc<Inner>);
+
+struct Inner {
+    pkcs8: Zeroizing<Vec<u8>>,
+    /// Parsed at the first use: a start from a state file must not parse keys that nobody uses.
+    parsed: OnceLock<Option<RsaKeyPair>>,
+}
+
+impl RsaKey {
+    /// A new key of 2048 bits.
+    ///
+    /// # Errors
+    /// If the random source fails.
+    pub(crate) fn generate() -> Result<Self, KeyError> {
+        let pair = RsaKeyPair::generate(KeySize::Rsa2048)
+            .map_err(|aws_lc_rs::error::Unspecified| KeyError::Generation)?;
+        let der = pair.as_der().map_err(|aws_lc_rs::error::Unspecified| KeyError::Encoding)?;
+        let pkcs8 = Zeroizing::new(der.as_ref().to_vec());
+        Ok(Self(Arc::new(Inner { pkcs8, parsed: OnceLock::from(Some(pair)) })))
+    }
+
+    /// `count` new keys, made on every core at once: keys are the slowest part of a start.
+    ///
+    /// # Errors
+    /// As [`RsaKey::generate`].
+    pub(crate) fn generate_many(count: usize) -> Result<Vec<Self>, KeyError> {
+        let threads =
+            std::thread::available_parallelism().map_or(2, usize::from).clamp(1, count.max(1));
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|worker| {
+                    let share = (worker..count).step_by(threads).count();
+                    scope.spawn(move || (0..share).map(|_| Self::generate()).collect::<Vec<_>>())
+                })
+                .collect();
+            workers
+                .into_iter()
+                .flat_map(|worker| {
+                    worker.join().unwrap_or_else(|_| vec![Err(KeyError::Generation)])
+                })
+                .collect()
+        })
+    }
+
+    /// A key from PKCS#8 DER.
+    pub(crate) fn from_pkcs8(pkcs8: Vec<u8>) -> Self {
+        Self(Arc::new(Inner { pkcs8: Zeroizing::new(pkcs8), parsed: OnceLock::new() }))
+    }
+
+    /// The key as PKCS#8 DER.
+    pub(crate) fn pkcs8(&self) -> &[u8] {
+        &self.0.pkcs8
+    }
+
+    fn pair(&self) -> Result<&RsaKeyPair, KeyError> {
+        let parse = || RsaKeyPair::from_pkcs8(&self.0.pkcs8).ok();
+        self.0.parsed.get_or_init(parse).as_ref().ok_or(KeyError::Encoding)
+    }
+
+    /// The signature RS256 (RSASSA-PKCS1-v1_5 with SHA-256) of a message.
+    ///
+    /// # Errors
+    /// If the stored key is not readable or the random source fails.
+    pub(crate) fn sign_rs256(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        let pair = self.pair()?;
+        let mut signature = vec![0; pair.public_modulus_len()];
+        pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature)
+            .map_err(|aws_lc_rs::error::Unspecified| KeyError::Signing)?;
+        Ok(signature)
+    }
+
+    /// The public key as `RSAPublicKey` DER (RFC 8017).
+    ///
+    /// # Errors
+    /// If the stored key is not readable.
+    pub(crate) fn public_der(&self) -> Result<Vec<u8>, KeyError> {
+        Ok(self.pair()?.public_key().as_ref().to_vec())
+    }
+
+    /// Modulus and exponent as a JSON Web Key holds them (RFC 7518, 6.3.1): base64url, big endian,
+    /// without leading zeros.
+    ///
+    /// # Errors
+    /// If the stored key is not readable.
+    pub(crate) fn jwk_parts(&self) -> Result<(String, String), KeyError> {
+        let der = self.public_der()?;
+        let (_, public) = RSAPublicKey::from_der(&der).map_err(|_| KeyError::Encoding)?;
+        let part = |number: &[u8]| {
+            let start = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
+            URL_SAFE_NO_PAD.encode(&number[start..])
+        };
+        Ok((part(public.modulus), part(public.exponent)))
+    }
+}
+
+impl fmt::Debug for RsaKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("RsaKey(..)")
+    }
+}
+
+impl Serialize for RsaKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&Zeroizing::new(STANDARD.encode(self.pkcs8())))
+    }
+}
+
+impl<'de> Deserialize<'de> for RsaKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Zeroizing::new(String::deserialize(deserializer)?);
+        STANDARD
+            .decode(text.as_bytes())
+            .map(Self::from_pkcs8)
+            .map_err(|_| de::Error::custom("a private key is not base64"))
+    }
+}

@@ -1,0 +1,1 @@
+//! The ledger: one entry per request, without anything secret.

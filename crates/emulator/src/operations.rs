@@ -1,0 +1,188 @@
+//! The table of operations: what routes a request, what the coverage listing prints, and what an
+//! unknown operation is compared with.
+
+use http::Method;
+use serde::Serialize;
+
+use crate::call::Call;
+use crate::request::Reply;
+
+/// A service of Azure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Service {
+    /// The token service.
+    Entra,
+    /// The metadata service of a machine.
+    Imds,
+    /// The token endpoint of App Service.
+    AppService,
+    /// Azure Resource Manager.
+    Arm,
+    /// The data plane of vaults.
+    KeyVault,
+    /// Microsoft Graph.
+    Graph,
+    /// The data plane of storage accounts.
+    Blob,
+    /// The emulator's own control API.
+    Control,
+}
+
+impl Service {
+    /// Every service.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Entra,
+        Self::Imds,
+        Self::AppService,
+        Self::Arm,
+        Self::KeyVault,
+        Self::Graph,
+        Self::Blob,
+        Self::Control,
+    ];
+
+    /// The name in the ledger and in listings.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Entra => "entra",
+            Self::Imds => "imds",
+            Self::AppService => "app-service",
+            Self::Arm => "arm",
+            Self::KeyVault => "key-vault",
+            Self::Graph => "graph",
+            Self::Blob => "blob",
+            Self::Control => "control",
+        }
+    }
+}
+
+/// How much of an operation is real.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "support", content = "note")]
+pub(crate) enum Support {
+    /// Everything that clients can see.
+    Full,
+    /// Less than Azure: the note says what is missing.
+    Partial(&'static str),
+}
+
+/// What answers an operation. `Err` is a refusal: a reply that changes nothing.
+pub(crate) type Handler = fn(&mut Call<'_>) -> Result<Reply, Reply>;
+
+/// One operation that the emulator implements.
+#[derive(Debug, Clone)]
+pub(crate) struct Operation {
+    /// A stable id, such as `Vaults_Get`.
+    pub(crate) id: &'static str,
+    /// The method; `GET` answers `HEAD` too, unless the table has its own row.
+    pub(crate) method: Method,
+    /// The path: `{name}` is one segment, `{*name}` (once) is any number, also none. Literals
+    /// compare without case.
+    pub(crate) path: &'static str,
+    /// How much of it is real.
+    pub(crate) support: Support,
+    /// What answers it.
+    pub(crate) handler: Handler,
+}
+
+/// The values of the placeholders of a path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Parameters(Vec<(&'static str, String)>);
+
+impl Parameters {
+    /// The value of a placeholder; empty if the path has none of that name. The segments of a
+    /// `{*name}` are joined by `/`.
+    pub(crate) fn value(&self, name: &str) -> &str {
+        self.0.iter().find_map(|(key, value)| (*key == name).then_some(&**value)).unwrap_or("")
+    }
+}
+
+/// The outcome of looking up a request in a table.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// The operation and the values of its placeholders.
+    Known(&'static Operation, Parameters),
+    /// No operation; the nearest known one, if any is near.
+    Unknown(Option<&'static Operation>),
+}
+
+/// Finds the operation of a request. The first row that fits wins.
+pub(crate) fn lookup(
+    groups: &'static [&'static [Operation]],
+    method: &Method,
+    segments: &[String],
+) -> Lookup {
+    let rows = || groups.iter().copied().flatten();
+    let find = |method: &Method| {
+        rows().filter(|row| row.method == *method).find_map(|row| {
+            matched(row.path, segments).map(|parameters| Lookup::Known(row, parameters))
+        })
+    };
+    find(method)
+        .or_else(|| (*method == Method::HEAD).then(|| find(&Method::GET)).flatten())
+        .unwrap_or_else(|| Lookup::Unknown(nearest(rows(), method, segments)))
+}
+
+fn parts(path: &'static str) -> Vec<&'static str> {
+    path.split('/').filter(|part| !part.is_empty()).collect()
+}
+
+fn placeholder(part: &'static str) -> Option<&'static str> {
+    part.strip_prefix('{')?.strip_suffix('}')
+}
+
+fn matched(path: &'static str, segments: &[String]) -> Option<Parameters> {
+    let parts = parts(path);
+    let wild = parts.iter().position(|part| part.starts_with("{*"));
+    let mut values = Vec::new();
+    let Some(wild) = wild else {
+        return (parts.len() == segments.len() && fits(&parts, segments, &mut values))
+            .then_some(Parameters(values));
+    };
+    let after = parts.len() - wild - 1;
+    if segments.len() < wild + after {
+        return None;
+    }
+    let (head, rest) = segments.split_at(wild);
+    let (middle, tail) = rest.split_at(rest.len() - after);
+    if !fits(&parts[..wild], head, &mut values) || !fits(&parts[wild + 1..], tail, &mut values) {
+        return None;
+    }
+    let name = placeholder(parts[wild]).unwrap_or_default().trim_start_matches('*');
+    values.push((name, middle.join("/")));
+    Some(Parameters(values))
+}
+
+fn fits(
+    parts: &[&'static str],
+    segments: &[String],
+    values: &mut Vec<(&'static str, String)>,
+) -> bool {
+    parts.iter().zip(segments).all(|(part, segment)| match placeholder(part) {
+        Some(name) => {
+            values.push((name, segment.clone()));
+            true
+        }
+        None => part.eq_ignore_ascii_case(segment),
+    })
+}
+
+/// The row that shares the most literals with the path, then the method.
+fn nearest<'a>(
+    rows: impl Iterator<Item = &'a Operation>,
+    method: &Method,
+    segments: &[String],
+) -> Option<&'a Operation> {
+    rows.map(|row| {
+        let shared = parts(row.path)
+            .iter()
+            .filter(|part| segments.iter().any(|segment| part.eq_ignore_ascii_case(segment)))
+            .count();
+        let excess = parts(row.path).len().abs_diff(segments.len());
+        (shared, row.method == *method, usize::MAX - excess, row)
+    })
+    .filter(|(shared, ..)| *shared > 0)
+    .max_by_key(|(shared, same_method, closeness, _)| (*shared, *same_method, *closeness))
+    .map(|(.., row)| row)
+}

@@ -1,0 +1,144 @@
+//! Requests and replies as plain data: no service sees a type of the HTTP server.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// How a request came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// In the clear: the port itself, or the proxy's absolute form.
+    Http,
+    /// Inside an intercepted TLS tunnel.
+    Https,
+}
+
+/// One request, read completely.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    /// The method.
+    pub(crate) method: Method,
+    /// How it came in.
+    pub(crate) scheme: Scheme,
+    /// The host that the client meant, in lower case and without a port.
+    pub(crate) host: String,
+    /// The path as it was encoded, with single slashes and no trailing slash; `/` for the root.
+    pub(crate) path: String,
+    /// The decoded pairs of the query, in order.
+    pub(crate) query: Vec<(String, String)>,
+    /// The headers.
+    pub(crate) headers: HeaderMap,
+    /// The body.
+    pub(crate) body: Bytes,
+}
+
+impl Request {
+    /// The first value of a header, if it is visible text.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The first value of a query parameter; names compare without case, as in Azure.
+    pub(crate) fn query(&self, name: &str) -> Option<&str> {
+        self.query
+            .iter()
+            .find_map(|(key, value)| key.eq_ignore_ascii_case(name).then_some(value.as_str()))
+    }
+
+    /// The decoded segments of the path.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = String> {
+        self.path
+            .split('/')
+            .filter(|segment| !segment.is_empty())
+            .map(|segment| percent_decode_str(segment).decode_utf8_lossy().into_owned())
+    }
+
+    /// The body as JSON.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.body)
+    }
+
+    /// The pairs of a form body.
+    pub(crate) fn form(&self) -> Vec<(String, String)> {
+        url::form_urlencoded::parse(&self.body).into_owned().collect()
+    }
+}
+
+/// One reply, written completely.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    /// The status.
+    pub(crate) status: StatusCode,
+    /// The headers that the service adds; the server adds the request ids and the date.
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    /// The body.
+    pub(crate) body: Bytes,
+    /// Why the request was refused, for the ledger. It never holds a secret.
+    pub(crate) reason: Option<String>,
+}
+
+impl Reply {
+    /// A reply without a body.
+    pub(crate) fn empty(status: StatusCode) -> Self {
+        Self { status, headers: Vec::new(), body: Bytes::new(), reason: None }
+    }
+
+    /// A reply with a JSON body.
+    pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Self {
+        match serde_json::to_vec(body) {
+            Ok(body) => Self::empty(status).with_body("application/json; charset=utf-8", body),
+            Err(error) => Self::text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                format!("the emulator could not write its reply: {error}"),
+            )
+            .because("reply not serializable"),
+        }
+    }
+
+    /// A reply with a plain text body.
+    pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Self {
+        Self::empty(status).with_body("text/plain; charset=utf-8", body.into())
+    }
+
+    /// The reply with another body.
+    #[must_use]
+    pub(crate) fn with_body(mut self, kind: &'static str, body: impl Into<Bytes>) -> Self {
+        self.headers.push((CONTENT_TYPE, HeaderValue::from_static(kind)));
+        self.body = body.into();
+        self
+    }
+
+    /// The reply with one more header; a value that no header can hold is left out.
+    #[must_use]
+    pub(crate) fn with_header(mut self, name: &'static str, value: impl AsRef<str>) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value.as_ref()) {
+            self.headers.push((HeaderName::from_static(name), value));
+        }
+        self
+    }
+
+    /// The reply with the reason of the refusal that the ledger keeps: a code or a short text,
+    /// never anything that the client sent as a credential.
+    #[must_use]
+    pub(crate) fn because(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+}
+
+/// The path with single slashes and without a trailing slash: JavaScript clients double them, and
+/// a redirect would cost several clients their `Authorization` header.
+pub(crate) fn normal_path(path: &str) -> String {
+    let mut normal = String::with_capacity(path.len());
+    for segment in path.split('/').filter(|segment| !segment.is_empty()) {
+        normal.push('/');
+        normal.push_str(segment);
+    }
+    if normal.is_empty() {
+        normal.push('/');
+    }
+    normal
+}

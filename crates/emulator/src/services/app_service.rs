@@ -1,0 +1,6 @@
+//! The app_service service.
+
+use crate::operations::Operation;
+
+/// What this service can do.
+pub(crate) const OPERATIONS: &[&[Operation]] = &[];

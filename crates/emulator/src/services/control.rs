@@ -1,0 +1,6 @@
+//! The control service.
+
+use crate::operations::Operation;
+
+/// What this service can do.
+pub(crate) const OPERATIONS: &[&[Operation]] = &[];

@@ -1,0 +1,34 @@
+//! The world: everything that the emulator knows, as plain data.
+//!
+//! A service is a function from world, request and time to a reply. The state file is this type as
+//! JSON, keys included.
+
+use serde::{Deserialize, Serialize};
+
+use crate::authorization::Authorization;
+use crate::directory::Directory;
+use crate::faults::Faults;
+use crate::services::arm::Resources;
+use crate::services::imds::Imds;
+use crate::services::keyvault::Vaults;
+use crate::token::TokenPolicy;
+
+/// Everything that the emulator knows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct World {
+    /// Tenants, principals, federated credentials, trusted issuers.
+    pub(crate) directory: Directory,
+    /// How long tokens live.
+    pub(crate) tokens: TokenPolicy,
+    /// Role definitions and assignments.
+    pub(crate) authorization: Authorization,
+    /// What Azure Resource Manager stores.
+    pub(crate) resources: Resources,
+    /// The content of the vaults.
+    pub(crate) vaults: Vaults,
+    /// Which identities the metadata service answers for.
+    pub(crate) imds: Imds,
+    /// Faults to inject.
+    pub(crate) faults: Faults,
+}
