@@ -1,0 +1,175 @@
+//! Scopes of role assignments and of requests: `/`, a subscription, a resource group, a resource,
+//! a child such as one secret of a vault.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A place in the tree of Azure resources.
+///
+/// A scope contains what lies below it by path segments, ignoring case, so `rg1` does not contain
+/// `rg10`. The case of the creator is kept for display.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct AccessScope {
+    text: String,
+    lower: String,
+}
+
+/// A text is not a scope.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not a scope: {reason}")]
+pub(crate) struct ParseAccessScopeError {
+    /// The text as it came.
+    pub(crate) text: String,
+    /// What is wrong with it.
+    pub(crate) reason: &'static str,
+}
+
+impl AccessScope {
+    /// The scope above all subscriptions.
+    pub(crate) fn root() -> Self {
+        Self { text: "/".to_owned(), lower: String::new() }
+    }
+
+    /// The scope as its creator wrote it.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether `other` is this scope or lies below it.
+    pub(crate) fn contains(&self, other: &Self) -> bool {
+        other
+            .lower
+            .strip_prefix(&self.lower)
+            .is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    }
+
+    /// The path of `child` below this scope, such as `secrets/name`.
+    #[must_use]
+    pub(crate) fn child(&self, child: &str) -> Self {
+        let base = self.text.trim_end_matches('/');
+        let text = format!("{base}/{child}");
+        let lower = text.to_ascii_lowercase();
+        Self { text, lower }
+    }
+
+    /// The id of an extension resource at this scope, such as a role assignment.
+    pub(crate) fn extension(&self, resource_type: &str, name: impl fmt::Display) -> String {
+        format!("{}/providers/{resource_type}/{name}", self.text.trim_end_matches('/'))
+    }
+}
+
+impl FromStr for AccessScope {
+    type Err = ParseAccessScopeError;
+
+    /// Reads a scope; one slash at the end is tolerated.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refuse = |reason| Err(ParseAccessScopeError { text: text.to_owned(), reason });
+        if text == "/" {
+            return Ok(Self::root());
+        }
+        let trimmed = text.strip_suffix('/').unwrap_or(text);
+        let Some(path) = trimmed.strip_prefix('/') else {
+            return refuse("it does not begin with `/`");
+        };
+        if path.split('/').any(str::is_empty) {
+            return refuse("it has an empty segment");
+        }
+        if path.chars().any(|c| c.is_control() || matches!(c, '?' | '#' | '\\')) {
+            return refuse("it has a character that no scope has");
+        }
+        Ok(Self { text: trimmed.to_owned(), lower: trimmed.to_ascii_lowercase() })
+    }
+}
+
+impl TryFrom<String> for AccessScope {
+    type Error = ParseAccessScopeError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<AccessScope> for String {
+    fn from(scope: AccessScope) -> Self {
+        scope.text
+    }
+}
+
+impl From<lanyard_vocabulary::ArmResourceId> for AccessScope {
+    fn from(id: lanyard_vocabulary::ArmResourceId) -> Self {
+        let text = String::from(id);
+        let lower = text.to_ascii_lowercase();
+        Self { text, lower }
+    }
+}
+
+impl fmt::Display for AccessScope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.text)
+    }
+}
+
+impl PartialEq for AccessScope {
+    fn eq(&self, other: &Self) -> bool {
+        self.lower == other.lower
+    }
+}
+
+impl Eq for AccessScope {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn scope(text: &str) -> AccessScope {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_level_contains_the_levels_below_it() {
+        let levels = [
+            "/",
+            "/subscriptions/s",
+            "/subscriptions/s/resourceGroups/g",
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/v",
+            "/subscriptions/s/resourceGroups/g/providers/Microsoft.KeyVault/vaults/v/secrets/n",
+        ]
+        .map(scope);
+        for (above, upper) in levels.iter().enumerate() {
+            for (below, lower) in levels.iter().enumerate() {
+                assert_eq!(upper.contains(lower), above <= below, "{upper} and {lower}");
+            }
+        }
+    }
+
+    #[test]
+    fn case_is_kept_and_ignored() {
+        let mixed = scope("/Subscriptions/S/resourcegroups/RG/");
+        assert_eq!(mixed.as_str(), "/Subscriptions/S/resourcegroups/RG");
+        assert!(mixed.contains(&scope("/subscriptions/s/resourceGroups/rg/providers/A.B/c/d")));
+    }
+
+    #[test]
+    fn texts_that_are_no_scopes_are_refused() {
+        for text in ["", "subscriptions/s", "//", "/subscriptions//x", "/a?b", "/a#b", "/a/\u{7}"] {
+            assert!(text.parse::<AccessScope>().is_err(), "{text:?}");
+        }
+    }
+
+    fn path() -> impl Strategy<Value = Vec<String>> {
+        prop::collection::vec("[ab]{1,2}", 1..6)
+    }
+
+    proptest! {
+        #[test]
+        fn containment_is_by_segments(upper in path(), lower in path()) {
+            let join = |segments: &[String]| scope(&format!("/{}", segments.join("/")));
+            prop_assert_eq!(join(&upper).contains(&join(&lower)), lower.starts_with(&upper));
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Role definitions: the built-in ones, as data.
+//!
+//! `roles.json` holds the permission lists as Azure published them on the date that it names.
+//! They change without notice, so they are data and carry that date. Roles are matched by id,
+//! because their display names have changed before.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use lanyard_vocabulary::RoleDefinitionId;
+use serde::Deserialize;
+use uuid::Uuid;
+
+use super::Plane;
+use super::pattern::ActionPattern;
+
+/// A role definition with its permissions compiled.
+#[derive(Debug)]
+pub(crate) struct RoleDefinition {
+    /// The id, the same in every tenant.
+    pub(crate) id: RoleDefinitionId,
+    /// The display name.
+    pub(crate) name: String,
+    control: Permissions,
+    data: Permissions,
+}
+
+#[derive(Debug)]
+struct Permissions {
+    granted: Vec<ActionPattern>,
+    excluded: Vec<ActionPattern>,
+}
+
+/// What a role says of an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict<'a> {
+    Permitted,
+    /// The action is granted by a pattern and taken away by this one.
+    Excluded(&'a str),
+    Absent,
+}
+
+impl RoleDefinition {
+    /// What the role says of `action`, which must be lower-case.
+    pub(super) fn verdict(&self, plane: Plane, action: &str) -> Verdict<'_> {
+        let permissions = self.permissions(plane);
+        if !permissions.granted.iter().any(|pattern| pattern.covers(action)) {
+            return Verdict::Absent;
+        }
+        permissions
+            .excluded
+            .iter()
+            .find(|pattern| pattern.covers(action))
+            .map_or(Verdict::Permitted, |pattern| Verdict::Excluded(pattern.as_str()))
+    }
+
+    /// The patterns that the role grants on a plane.
+    pub(crate) fn granted(&self, plane: Plane) -> impl Iterator<Item = &str> {
+        self.permissions(plane).granted.iter().map(ActionPattern::as_str)
+    }
+
+    /// The patterns that the role takes away on a plane.
+    pub(crate) fn excluded(&self, plane: Plane) -> impl Iterator<Item = &str> {
+        self.permissions(plane).excluded.iter().map(ActionPattern::as_str)
+    }
+
+    fn permissions(&self, plane: Plane) -> &Permissions {
+        match plane {
+            Plane::Control => &self.control,
+            Plane::Data => &self.data,
+        }
+    }
+}
+
+/// The built-in role definitions.
+#[derive(Debug)]
+pub(crate) struct RoleCatalog {
+    date: String,
+    roles: Vec<RoleDefinition>,
+    by_id: HashMap<Uuid, usize>,
+}
+
+impl RoleCatalog {
+    /// The catalog of the embedded file, compiled on first use.
+    pub(crate) fn built_in() -> &'static Self {
+        static CATALOG: LazyLock<RoleCatalog> = LazyLock::new(RoleCatalog::load_embedded);
+        &CATALOG
+    }
+
+    /// The day on which Azure published these lists, as `YYYY-MM-DD`.
+    pub(crate) fn date(&self) -> &str {
+        &self.date
+    }
+
+    /// The role with this id.
+    pub(crate) fn role(&self, id: RoleDefinitionId) -> Option<&RoleDefinition> {
+        self.by_id.get(&id.0).and_then(|at| self.roles.get(*at))
+    }
+
+    /// Every role, in the order of the file.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RoleDefinition> {
+        self.roles.iter()
+    }
+
+    #[expect(
+        clippy::expect_used,
+        reason = "the file is part of the program and read by every test"
+    )]
+    fn load_embedded() -> Self {
+        let file: RoleFile =
+            serde_json::from_str(include_str!("roles.json")).expect("roles.json is well-formed");
+        let roles: Vec<_> = file.roles.into_iter().map(RoleRow::compile).collect();
+        let by_id = roles.iter().enumerate().map(|(at, role)| (role.id.0, at)).collect();
+        Self { date: file.date, roles, by_id }
+    }
+}
+
+#[derive(Deserialize)]
+struct RoleFile {
+    date: String,
+    roles: Vec<RoleRow>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RoleRow {
+    id: Uuid,
+    name: String,
+    actions: Vec<String>,
+    not_actions: Vec<String>,
+    data_actions: Vec<String>,
+}
+
+impl RoleRow {
+    fn compile(self) -> RoleDefinition {
+        let compile =
+            |texts: Vec<String>| texts.iter().map(|t| ActionPattern::compile(t)).collect();
+        RoleDefinition {
+            id: RoleDefinitionId(self.id),
+            name: self.name,
+            control: Permissions {
+                granted: compile(self.actions),
+                excluded: compile(self.not_actions),
+            },
+            // No built-in role of the file takes data actions away.
+            data: Permissions { granted: compile(self.data_actions), excluded: Vec::new() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_vocabulary::Component;
+
+    use super::*;
+
+    #[test]
+    fn the_role_of_every_component_is_in_the_catalog() {
+        for component in Component::ALL {
+            let role = component.facts().role;
+            assert!(RoleCatalog::built_in().role(role).is_some(), "{component}");
+        }
+    }
+
+    #[test]
+    fn ids_and_names_are_distinct_and_the_lists_are_dated() {
+        let catalog = RoleCatalog::built_in();
+        let names: std::collections::HashSet<_> = catalog.iter().map(|role| &role.name).collect();
+        assert_eq!(catalog.by_id.len(), catalog.roles.len());
+        assert_eq!(names.len(), catalog.roles.len());
+        assert!(catalog.date().parse::<jiff::civil::Date>().is_ok());
+    }
+
+    #[test]
+    fn contributor_may_write_everything_but_assignments() {
+        let contributor = RoleDefinitionId(uuid::uuid!("b24988ac-6180-42a0-ab88-20f7382dd24c"));
+        let role = RoleCatalog::built_in().role(contributor).unwrap();
+        let verdict = |action| role.verdict(Plane::Control, action);
+        assert_eq!(verdict("microsoft.network/dnszones/write"), Verdict::Permitted);
+        assert_eq!(
+            verdict("microsoft.authorization/roleassignments/write"),
+            Verdict::Excluded("Microsoft.Authorization/*/Write")
+        );
+        let secret = "microsoft.keyvault/vaults/secrets/getsecret/action";
+        assert_eq!(role.verdict(Plane::Data, secret), Verdict::Absent);
+    }
+}
