@@ -1,2 +1,78 @@
-//! Commands of the house.
-fn main() {}
+//! The commands of the house: the same on every machine, locally and in CI.
+//!
+//! `cargo xtask test` needs Rust alone. `cargo xtask ci` is everything that must hold before a
+//! change is merged. What a command needs beyond Rust it installs into the tool cache, or it
+//! fails and says what is missing; nothing is skipped in silence.
+
+mod bench;
+mod ci;
+mod conformance;
+mod deny;
+mod failure;
+mod fuzz;
+mod house;
+mod image;
+mod layers;
+mod process;
+mod test;
+mod tidy;
+mod tools;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::TaskError;
+use crate::house::House;
+
+/// Commands of the lanyard workspace.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run every test of the workspace (needs Rust alone)
+    Test,
+    /// Run everything that CI runs, with the seconds of each stage
+    Ci(ci::Arguments),
+    /// Check that the arrows between crates point down
+    Layers,
+    /// Check file lengths, names and other habits that no lint sees
+    Tidy,
+    /// Run one suite of other people's clients, or all of them
+    Conformance(conformance::Arguments),
+    /// Measure ourselves beside our peers
+    Bench(bench::Arguments),
+    /// Install tools into the tool cache
+    Tools(tools::Arguments),
+    /// Fuzz every target for a while
+    Fuzz(fuzz::Arguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match House::from_environment().and_then(|house| run(&arguments.task, &house)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            process::complain(&error);
+            error.exit_code()
+        }
+    }
+}
+
+fn run(task: &Task, house: &House) -> Result<(), TaskError> {
+    match task {
+        Task::Test => test::run(house).map(drop),
+        Task::Ci(arguments) => ci::run(house, arguments),
+        Task::Layers => layers::check(house).map(drop),
+        Task::Tidy => tidy::check(house).map(drop),
+        Task::Conformance(arguments) => conformance::run(house, arguments).map(drop),
+        Task::Bench(arguments) => bench::run(house, arguments),
+        Task::Tools(arguments) => tools::run(house, arguments),
+        Task::Fuzz(arguments) => fuzz::run(house, arguments).map(drop),
+    }
+}

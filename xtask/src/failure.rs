@@ -1,0 +1,63 @@
+//! What can go wrong in a task, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use thiserror::Error;
+
+/// A task that did not reach its goal.
+#[derive(Debug, Error)]
+pub(crate) enum TaskError {
+    #[error("could not start `{program}`")]
+    Start {
+        program: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("`{command}` ended with {outcome}")]
+    Failed { command: String, outcome: String },
+    #[error("{check}: {} found\n  {}", .findings.len(), .findings.join("\n  "))]
+    Findings { check: &'static str, findings: Vec<String> },
+    #[error("{program} is missing")]
+    Missing { program: &'static str, hint: &'static str },
+    #[error("could not {action} {}", path.display())]
+    File {
+        action: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not read the answer of `{command}`")]
+    Answer {
+        command: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("no {what} is called `{name}`; there are: {known}")]
+    Unknown { what: &'static str, name: String, known: String },
+    #[error("{failed} of {total} stages failed: {names}")]
+    Stages { failed: usize, total: usize, names: String },
+    #[error("{0} is not set, and neither is any directory that could replace it")]
+    Environment(&'static str),
+}
+
+impl TaskError {
+    /// What the person at the keyboard can do next.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing { hint, .. } => Some(hint),
+            Self::Start { .. } => Some("install the program or put it on the PATH"),
+            Self::Environment(_) => Some("set HOME, or name the directory explicitly"),
+            _ => None,
+        }
+    }
+
+    /// 1 for a check that failed, 2 for a call or a machine that has to change first.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Unknown { .. } | Self::Environment(_) | Self::Missing { .. } => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}

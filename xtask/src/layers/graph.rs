@@ -1,0 +1,156 @@
+//! The part of `cargo metadata` that the layers need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+/// The packages of the workspace and everything below them.
+#[derive(Debug, Default)]
+pub(super) struct Graph {
+    members: BTreeMap<String, Package>,
+    /// What every package needs to be built and run, by name.
+    shipped: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// A member of the workspace.
+#[derive(Debug)]
+pub(super) struct Package {
+    pub(super) name: String,
+    pub(super) published: bool,
+    pub(super) edges: Vec<Edge>,
+}
+
+/// A dependency as the manifest states it.
+#[derive(Debug)]
+pub(super) struct Edge {
+    pub(super) to: String,
+    pub(super) kind: Option<String>,
+    pub(super) features: Vec<String>,
+}
+
+impl Edge {
+    /// Whether users of the crate get the dependency too (tests and benches do not count).
+    pub(super) fn is_shipped(&self) -> bool {
+        self.kind.as_deref() != Some("dev")
+    }
+}
+
+impl Graph {
+    pub(super) fn parse(answer: &[u8]) -> Result<Self, serde_json::Error> {
+        let metadata: Metadata = serde_json::from_slice(answer)?;
+        let names: BTreeMap<&str, &str> =
+            metadata.packages.iter().map(|it| (it.id.as_str(), it.name.as_str())).collect();
+        let mut graph = Self::default();
+        for node in metadata.resolve.iter().flat_map(|resolve| &resolve.nodes) {
+            let Some(name) = names.get(node.id.as_str()) else { continue };
+            let below = node.deps.iter().filter(|it| it.dep_kinds.iter().any(Kind::is_shipped));
+            graph
+                .shipped
+                .entry((*name).to_owned())
+                .or_default()
+                .extend(below.filter_map(|it| names.get(it.pkg.as_str()).map(|it| (*it).into())));
+        }
+        let members: BTreeSet<&String> = metadata.workspace_members.iter().collect();
+        graph.members = metadata
+            .packages
+            .iter()
+            .filter(|package| members.contains(&package.id))
+            .map(|package| (package.name.clone(), package.to_package()))
+            .collect();
+        Ok(graph)
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = &Package> {
+        self.members.values()
+    }
+
+    pub(super) fn is_member(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+
+    pub(super) fn is_published(&self, name: &str) -> bool {
+        self.members.get(name).is_some_and(|package| package.published)
+    }
+
+    /// Whether building and running `from` needs `to`, however far below.
+    pub(super) fn reaches(&self, from: &str, to: &str) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut waiting = vec![from];
+        while let Some(name) = waiting.pop() {
+            if name == to {
+                return true;
+            }
+            if seen.insert(name) {
+                waiting.extend(self.shipped.get(name).into_iter().flatten().map(String::as_str));
+            }
+        }
+        false
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Metadata {
+    packages: Vec<RawPackage>,
+    workspace_members: Vec<String>,
+    resolve: Option<Resolve>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawPackage {
+    id: String,
+    name: String,
+    /// Absent: every registry. An empty list: none.
+    publish: Option<Vec<String>>,
+    dependencies: Vec<RawDependency>,
+}
+
+impl RawPackage {
+    fn to_package(&self) -> Package {
+        Package {
+            name: self.name.clone(),
+            published: self.publish.as_ref().is_none_or(|registries| !registries.is_empty()),
+            edges: self.dependencies.iter().map(RawDependency::to_edge).collect(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct RawDependency {
+    name: String,
+    kind: Option<String>,
+    features: Vec<String>,
+}
+
+impl RawDependency {
+    fn to_edge(&self) -> Edge {
+        Edge { to: self.name.clone(), kind: self.kind.clone(), features: self.features.clone() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Resolve {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Node {
+    id: String,
+    deps: Vec<NodeDependency>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeDependency {
+    pkg: String,
+    dep_kinds: Vec<Kind>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Kind {
+    kind: Option<String>,
+}
+
+impl Kind {
+    fn is_shipped(&self) -> bool {
+        self.kind.as_deref() != Some("dev")
+    }
+}

@@ -1,0 +1,150 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A workspace of the given members; the second list holds packages from elsewhere.
+fn graph(members: &[Value], foreign: &[Value]) -> Graph {
+    let named = |package: &Value| {
+        let name = package["name"].as_str().expect("every package is named");
+        json!({
+            "id": name,
+            "name": name,
+            "publish": package.get("publish").cloned().unwrap_or_else(|| json!([])),
+            "dependencies": package["needs"].as_array().into_iter().flatten().map(|it| json!({
+                "name": it["name"],
+                "kind": it["kind"],
+                "features": it.get("features").cloned().unwrap_or_else(|| json!([])),
+            })).collect::<Vec<_>>(),
+        })
+    };
+    let node = |package: &Value| {
+        json!({
+            "id": package["name"],
+            "deps": package["needs"].as_array().into_iter().flatten().map(|it| json!({
+                "pkg": it["name"], "dep_kinds": [{ "kind": it["kind"] }],
+            })).collect::<Vec<_>>(),
+        })
+    };
+    let all: Vec<&Value> = members.iter().chain(foreign).collect();
+    let metadata = json!({
+        "packages": all.iter().map(|it| named(it)).collect::<Vec<_>>(),
+        "workspace_members": members.iter().map(|it| it["name"].clone()).collect::<Vec<_>>(),
+        "resolve": { "nodes": all.iter().map(|it| node(it)).collect::<Vec<_>>() },
+    });
+    Graph::parse(metadata.to_string().as_bytes()).expect("the metadata is well formed")
+}
+
+fn arrow(from: &str, to: &Value) -> Vec<String> {
+    let mut members = vec![json!({ "name": from, "needs": [to] })];
+    let target = to["name"].as_str().expect("every dependency is named");
+    let mut foreign = Vec::new();
+    if layer_of(target).is_some() {
+        members.push(json!({ "name": target, "needs": [] }));
+    } else {
+        foreign.push(json!({ "name": target, "needs": [] }));
+    }
+    findings(&graph(&members, &foreign))
+}
+
+#[test]
+fn arrows_down_are_fine() {
+    for (from, to) in [
+        ("lanyard", "lanyard-up"),
+        ("lanyard-up", "lanyard-emulator"),
+        ("lanyard-keyvault", "lanyard-api"),
+        ("lanyard-emulator", "lanyard-vocabulary"),
+        ("lanyard-conformance", "lanyard-node"),
+    ] {
+        assert_eq!(arrow(from, &json!({ "name": to })), Vec::<String>::new(), "{from} -> {to}");
+    }
+}
+
+#[test]
+fn arrows_up_and_sideways_are_found_in_tests_too() {
+    for (from, to) in [
+        ("lanyard-vocabulary", "lanyard-api"),
+        ("lanyard-clock", "lanyard-vocabulary"),
+        ("lanyard-desired", "lanyard-azure"),
+        ("lanyard-keyvault", "lanyard-node"),
+        ("lanyard-node", "xtask"),
+    ] {
+        for kind in [json!(null), json!("dev"), json!("build")] {
+            let found = arrow(from, &json!({ "name": to, "kind": kind }));
+            assert_eq!(found.len(), 1, "{from} -> {to} as {kind}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn the_emulator_stands_alone() {
+    for from in ["lanyard-keyvault", "lanyard-node", "lanyard-conformance"] {
+        let found = arrow(from, &json!({ "name": "lanyard-emulator", "kind": "dev" }));
+        assert!(found.concat().contains("over a socket"), "{from}: {found:?}");
+    }
+    let found = arrow("lanyard-emulator", &json!({ "name": "lanyard-credential" }));
+    assert!(found.concat().contains("only words and time"), "{found:?}");
+}
+
+#[test]
+fn a_crate_that_is_not_in_the_table_is_found() {
+    let found = findings(&graph(&[json!({ "name": "lanyard-new", "needs": [] })], &[]));
+    assert_eq!(found, ["lanyard-new is not in the table of layers"]);
+}
+
+#[test]
+fn pure_crates_do_not_reach_a_runtime_through_others() {
+    let found = findings(&graph(
+        &[json!({ "name": "lanyard-desired", "needs": [{ "name": "between" }] })],
+        &[
+            json!({ "name": "between", "needs": [{ "name": "tokio" }] }),
+            json!({ "name": "tokio", "needs": [] }),
+        ],
+    ));
+    assert_eq!(found, ["lanyard-desired reaches tokio, and is pure"]);
+}
+
+#[test]
+fn the_tests_of_a_pure_crate_may_use_a_runtime() {
+    let found = arrow("lanyard-desired", &json!({ "name": "tokio", "kind": "dev" }));
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[test]
+fn the_clock_takes_only_time_from_tokio() {
+    let time = json!({ "name": "tokio", "features": ["time"] });
+    assert_eq!(arrow("lanyard-clock", &time), Vec::<String>::new());
+    let more = json!({ "name": "tokio", "features": ["time", "net"] });
+    assert_eq!(arrow("lanyard-clock", &more).len(), 1);
+}
+
+#[test]
+fn the_kubernetes_client_begins_at_layer_four() {
+    assert_eq!(arrow("lanyard-azure", &json!({ "name": "kube" })).len(), 1);
+    assert_eq!(arrow("lanyard-operator", &json!({ "name": "kube" })), Vec::<String>::new());
+}
+
+#[test]
+fn published_crates_need_only_published_ones() {
+    let members = |publish: Value| {
+        [
+            json!({ "name": "lanyard-credential", "publish": null, "needs": [{ "name": "lanyard-clock" }] }),
+            json!({ "name": "lanyard-clock", "publish": publish, "needs": [] }),
+        ]
+    };
+    assert_eq!(findings(&graph(&members(json!(null)), &[])), Vec::<String>::new());
+    let found = findings(&graph(&members(json!([])), &[]));
+    assert!(found.concat().contains("published"), "{found:?}");
+}
+
+#[test]
+fn what_is_decided_against_is_found_in_manifests() {
+    for name in DECIDED_AGAINST {
+        assert_eq!(arrow("lanyard-node", &json!({ "name": name })).len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn every_layer_of_the_table_is_listed_once() {
+    let names: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names.len(), LAYERS.len());
+}

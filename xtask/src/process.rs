@@ -1,0 +1,187 @@
+//! Running other programs, and counting what they report.
+
+use std::error::Error;
+use std::io::{self, BufRead, BufReader, Write};
+use std::ops::AddAssign;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::failure::TaskError;
+
+/// How many checks passed and failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+}
+
+impl Tally {
+    /// One check that held.
+    pub(crate) const ONE: Self = Self { passed: 1, failed: 0 };
+
+    /// Reads the closing line of a test program: `test result: ok. 3 passed; 0 failed; …`.
+    pub(crate) fn parse_closing_line(line: &str) -> Option<Self> {
+        let counts = line.trim().strip_prefix("test result:")?;
+        let count = |word: &str| {
+            let (before, _) = counts.split_once(word)?;
+            before.split_whitespace().next_back()?.parse().ok()
+        };
+        Some(Self { passed: count(" passed")?, failed: count(" failed")? })
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+}
+
+/// Measures how long a stage takes.
+#[derive(Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a stopwatch for people: no decision depends on it, and xtask links none of our crates"
+    )]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Writes a line for the reader at once.
+pub(crate) fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    // A reader that went away (`| head`) is no reason to stop the work.
+    writeln!(out, "{line}").and_then(|()| out.flush()).unwrap_or_default();
+}
+
+/// Writes an error with its causes and its hint.
+pub(crate) fn complain(error: &TaskError) {
+    let mut text = format!("error: {error}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str("\n  because: ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    if let Some(hint) = error.hint() {
+        text.push_str("\n\nhint: ");
+        text.push_str(hint);
+    }
+    writeln!(io::stderr().lock(), "{text}").unwrap_or_default();
+}
+
+/// Runs a command with our own output and fails when it fails.
+pub(crate) fn run(command: &mut Command) -> Result<(), TaskError> {
+    let status = command.status().map_err(|source| start_error(command, source))?;
+    if status.success() { Ok(()) } else { Err(failed(command, &status.to_string())) }
+}
+
+/// Runs a command, passes its standard output on and adds up its closing lines.
+pub(crate) fn run_counted(command: &mut Command) -> Result<Tally, TaskError> {
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|source| start_error(command, source))?;
+    let tally =
+        child.stdout.take().map_or_else(Tally::default, |out| count(BufReader::new(out), say));
+    let status = child.wait().map_err(|source| start_error(command, source))?;
+    if status.success() && tally.failed == 0 {
+        return Ok(tally);
+    }
+    let counts = format!("{status} ({} passed, {} failed)", tally.passed, tally.failed);
+    Err(failed(command, &counts))
+}
+
+/// Passes every line on and adds up the closing lines among them.
+fn count(output: impl BufRead, mut pass_on: impl FnMut(&str)) -> Tally {
+    let mut tally = Tally::default();
+    for line in output.lines().map_while(Result::ok) {
+        if let Some(counts) = Tally::parse_closing_line(&line) {
+            tally += counts;
+        }
+        pass_on(&line);
+    }
+    tally
+}
+
+/// Runs a command and returns what it wrote; its standard error stays ours.
+pub(crate) fn capture(command: &mut Command) -> Result<Vec<u8>, TaskError> {
+    command.stderr(Stdio::inherit());
+    let output = output_of(command)?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(failed(command, &output.status.to_string()))
+    }
+}
+
+/// Runs a command to its end, whatever that is.
+pub(crate) fn output_of(command: &mut Command) -> Result<Output, TaskError> {
+    command.output().map_err(|source| start_error(command, source))
+}
+
+/// The command as a person would type it, without the environment.
+pub(crate) fn spelled(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}
+
+fn start_error(command: &Command, source: io::Error) -> TaskError {
+    TaskError::Start { program: command.get_program().to_string_lossy().into_owned(), source }
+}
+
+fn failed(command: &Command, outcome: &str) -> TaskError {
+    TaskError::Failed { command: spelled(command), outcome: outcome.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_of_test_programs_are_counted() {
+        let cases = [
+            ("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured", Some((12, 0))),
+            ("test result: FAILED. 3 passed; 2 failed; 0 ignored; finished in 0.1s", Some((3, 2))),
+            ("running 12 tests", None),
+            ("test result: ok. many passed; 0 failed", None),
+            ("the log says test result: ok. 1 passed; 0 failed", None),
+        ];
+        for (line, expected) in cases {
+            let expected = expected.map(|(passed, failed)| Tally { passed, failed });
+            assert_eq!(Tally::parse_closing_line(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn counts_of_several_programs_add_up_and_every_line_is_passed_on() {
+        let output = "running 2 tests\ntest result: ok. 2 passed; 0 failed;\n\
+                      test result: FAILED. 3 passed; 1 failed;\n";
+        let mut lines = Vec::new();
+        let tally = count(output.as_bytes(), |line| lines.push(line.to_owned()));
+        assert_eq!(tally, Tally { passed: 5, failed: 1 });
+        assert_eq!(lines.join("\n") + "\n", output);
+    }
+
+    #[test]
+    fn a_program_that_fails_without_counting_still_fails() {
+        assert!(matches!(run_counted(&mut Command::new("false")), Err(TaskError::Failed { .. })));
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = run(&mut Command::new("no-such-program-here")).expect_err("it does not exist");
+        assert_eq!(error.to_string(), "could not start `no-such-program-here`");
+        assert!(error.hint().is_some());
+    }
+}

@@ -1,0 +1,22 @@
+//! `cargo xtask test`: the tests that need Rust alone.
+
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process::{self, Stopwatch, Tally};
+
+/// Runs every test of the workspace and prints closing lines.
+pub(crate) fn run(house: &House) -> Result<Tally, TaskError> {
+    let watch = Stopwatch::start();
+    let mut command = house.cargo();
+    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    let outcome = process::run_counted(&mut command);
+    let seconds = watch.elapsed().as_secs();
+    match &outcome {
+        Ok(tally) => process::say(&format!(
+            "\nall tests of the workspace: {} passed, {} failed ({seconds} s)",
+            tally.passed, tally.failed
+        )),
+        Err(_) => process::say(&format!("\nthe tests of the workspace failed ({seconds} s)")),
+    }
+    outcome
+}
