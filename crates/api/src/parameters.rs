@@ -1,0 +1,333 @@
+//! The parameters of a SecretProviderClass for Azure Key Vault, read and written by one type.
+//!
+//! Keys and grammar are those of the upstream provider. Keys are case-sensitive, values are
+//! trimmed, and every problem is reported at once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use lanyard_vocabulary::{ClientId, Cloud, TenantId, VaultName};
+
+use crate::objects::{ObjectEntry, parse_objects, render_objects};
+
+#[cfg(test)]
+mod tests;
+
+/// What a class asks of Azure Key Vault.
+///
+/// ```
+/// use lanyard_api::parameters::{IdentityMode, ProviderParameters};
+///
+/// let parameters = [
+///     ("useVMManagedIdentity", "true"),
+///     ("keyvaultName", "hcp-vault"),
+///     ("tenantId", "11111111-2222-3333-4444-555555555555"),
+///     ("objects", "array:\n  - |\n    objectName: cpo\n    objectType: secret\n"),
+/// ];
+/// let map = parameters.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+/// let parameters = ProviderParameters::parse(&map)?;
+/// assert_eq!(parameters.identity, IdentityMode::ManagedIdentity { client_id: None });
+/// assert_eq!(parameters.objects[0].file_name(), "cpo");
+/// # Ok::<(), lanyard_api::parameters::ParameterProblems>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderParameters {
+    /// Who reads the vault.
+    pub identity: IdentityMode,
+    /// `keyvaultName`.
+    pub vault_name: VaultName,
+    /// `tenantID`, or `tenantId` where the former is empty: the tenant of the vault, which need
+    /// not be the tenant of the cluster. `adfs` on Azure Stack.
+    pub tenant: TenantId,
+    /// `cloudName`; nothing leaves the choice to the provider, which takes the public cloud
+    /// unless it was started for another.
+    pub cloud: Option<Cloud>,
+    /// `cloudEnvFileName`: a file with the endpoints, for Azure Stack.
+    pub cloud_env_file: Option<String>,
+    /// `objects`: never empty, and no two entries write the same path.
+    pub objects: Vec<ObjectEntry>,
+}
+
+/// Who reads the vault. The modes exclude each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdentityMode {
+    /// `useVMManagedIdentity`: a managed identity of the node, through the instance metadata
+    /// service.
+    ManagedIdentity {
+        /// `userAssignedIdentityID`; nothing means the identity that the system assigned.
+        client_id: Option<ClientId>,
+    },
+    /// `clientID` alone: the pod's service account token is exchanged.
+    WorkloadIdentity {
+        /// `clientID`.
+        client_id: ClientId,
+    },
+    /// `useAzureTokenProxy`: as workload identity, through the token proxy of the cluster.
+    IdentityBinding {
+        /// `clientID`.
+        client_id: ClientId,
+    },
+    /// None of them: client id and secret come from the volume's `nodePublishSecretRef`.
+    ServicePrincipal,
+    /// `usePodIdentity`: the retired aad-pod-identity.
+    PodIdentity,
+}
+
+impl ProviderParameters {
+    /// Reads the parameters. Keys that are not known are ignored, as the upstream provider does.
+    ///
+    /// # Errors
+    /// Every problem of every key and of every entry of `objects`.
+    pub fn parse(parameters: &BTreeMap<String, String>) -> Result<Self, ParameterProblems> {
+        let mut reader = Reader { parameters, problems: Vec::new() };
+        let identity = reader.identity();
+        let vault_name = reader.required(&["keyvaultName"]);
+        let tenant = reader.required(&["tenantID", "tenantId"]);
+        let cloud = reader.cloud();
+        let cloud_env_file = reader.text("cloudEnvFileName").map(str::to_owned);
+        let text = reader.text("objects").unwrap_or_default();
+        let objects = parse_objects(text, &mut reader.problems);
+        match (identity, vault_name, tenant) {
+            (Some(identity), Some(vault_name), Some(tenant)) if reader.problems.is_empty() => {
+                Ok(Self { identity, vault_name, tenant, cloud, cloud_env_file, objects })
+            }
+            _ => Err(ParameterProblems(reader.problems)),
+        }
+    }
+
+    /// Writes the parameters: the six keys that HyperShift's operators write for a managed
+    /// identity, and others only where the value asks for them.
+    pub fn to_parameters(&self) -> BTreeMap<String, String> {
+        let (user_assigned, client_id) = match &self.identity {
+            IdentityMode::ManagedIdentity { client_id } => (*client_id, None),
+            IdentityMode::WorkloadIdentity { client_id }
+            | IdentityMode::IdentityBinding { client_id } => (None, Some(*client_id)),
+            IdentityMode::ServicePrincipal | IdentityMode::PodIdentity => (None, None),
+        };
+        let is_pod = self.identity == IdentityMode::PodIdentity;
+        let is_managed = matches!(self.identity, IdentityMode::ManagedIdentity { .. });
+        let is_binding = matches!(self.identity, IdentityMode::IdentityBinding { .. });
+        let text = |client: Option<ClientId>| client.map(|client| client.to_string());
+        let six = [
+            ("usePodIdentity", Some(is_pod.to_string())),
+            ("useVMManagedIdentity", Some(is_managed.to_string())),
+            ("userAssignedIdentityID", Some(text(user_assigned).unwrap_or_default())),
+            ("keyvaultName", Some(self.vault_name.to_string())),
+            ("tenantId", Some(self.tenant.to_string())),
+            ("objects", Some(render_objects(&self.objects))),
+        ];
+        let others = [
+            ("clientID", text(client_id)),
+            ("useAzureTokenProxy", is_binding.then(|| true.to_string())),
+            ("cloudName", self.cloud.map(|cloud| cloud.name().to_owned())),
+            ("cloudEnvFileName", self.cloud_env_file.clone()),
+        ];
+        six.into_iter()
+            .chain(others)
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
+    }
+}
+
+/// A problem of one parameter. [`ParameterProblem::field`] names the place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParameterProblem {
+    /// A required parameter is absent or blank.
+    #[error("`{key}` is not set")]
+    Missing {
+        /// The key.
+        key: &'static str,
+        /// A key that differs by case only; keys are case-sensitive.
+        similar: Option<String>,
+    },
+    /// A switch is neither true nor false.
+    #[error("`{key}` is `{text}`, which is neither true nor false")]
+    NotBoolean {
+        /// The key.
+        key: &'static str,
+        /// The value.
+        text: String,
+    },
+    /// More than one identity mode is switched on.
+    #[error("only one identity mode can be used, and {} are true", keys.join(" and "))]
+    SeveralIdentityModes {
+        /// The keys that are true.
+        keys: Vec<&'static str>,
+    },
+    /// A value has the wrong shape.
+    #[error("`{key}`: {reason}")]
+    Invalid {
+        /// The key.
+        key: &'static str,
+        /// What is wrong with the value.
+        reason: String,
+    },
+    /// `objects` as a whole cannot be read.
+    #[error("`objects` cannot be read: {reason}")]
+    Objects {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// An entry of `objects` is wrong.
+    #[error("objects[{index}]{}{field}: {reason}", if field.is_empty() { "" } else { "." })]
+    Object {
+        /// The place of the entry, from 0.
+        index: usize,
+        /// The field of the entry; empty for the entry as a whole.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl ParameterProblem {
+    /// The place of the problem below `spec.parameters`: a key, or an entry of `objects`.
+    pub fn field(&self) -> String {
+        match self {
+            Self::Missing { key, .. }
+            | Self::NotBoolean { key, .. }
+            | Self::Invalid { key, .. } => (*key).to_owned(),
+            Self::SeveralIdentityModes { keys } => keys.join(", "),
+            Self::Objects { .. } => "objects".to_owned(),
+            Self::Object { index, field: "", .. } => format!("objects[{index}]"),
+            Self::Object { index, field, .. } => format!("objects[{index}].{field}"),
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Missing { similar: Some(similar), key } => {
+                Some(format!("keys are case-sensitive: rename `{similar}` to `{key}`"))
+            }
+            Self::Missing { key, .. } => Some(format!("set `{key}` in spec.parameters")),
+            Self::NotBoolean { .. } => Some("write \"true\" or \"false\", in quotes".to_owned()),
+            Self::SeveralIdentityModes { .. } => {
+                Some("leave one of them \"true\" and set the others to \"false\"".to_owned())
+            }
+            Self::Objects { .. } => Some(
+                "write `array:` and below it one `- |` for each object, with its fields indented"
+                    .to_owned(),
+            ),
+            Self::Invalid { .. } | Self::Object { .. } => None,
+        }
+    }
+}
+
+/// Every problem of a class's parameters; never empty.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct ParameterProblems(Vec<ParameterProblem>);
+
+impl ParameterProblems {
+    /// The problems, in the order of the keys and of the entries.
+    pub fn problems(&self) -> &[ParameterProblem] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ParameterProblems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let problems: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        formatter.write_str(&problems.join("; "))
+    }
+}
+
+struct Reader<'a> {
+    parameters: &'a BTreeMap<String, String>,
+    problems: Vec<ParameterProblem>,
+}
+
+impl<'a> Reader<'a> {
+    /// The trimmed value; nothing when it is absent or blank.
+    fn text(&self, key: &str) -> Option<&'a str> {
+        self.parameters.get(key).map(|value| value.trim()).filter(|value| !value.is_empty())
+    }
+
+    fn identity(&mut self) -> Option<IdentityMode> {
+        const MODES: [&str; 3] = ["usePodIdentity", "useVMManagedIdentity", "useAzureTokenProxy"];
+        let switches = MODES.map(|key| self.boolean(key));
+        let chosen: Vec<_> =
+            MODES.into_iter().zip(switches).filter(|(_, on)| *on == Some(true)).collect();
+        if chosen.len() > 1 {
+            let keys = chosen.into_iter().map(|(key, _)| key).collect();
+            self.problems.push(ParameterProblem::SeveralIdentityModes { keys });
+            return None;
+        }
+        match switches {
+            [None, ..] | [_, None, _] | [.., None] => None,
+            [Some(true), ..] => Some(IdentityMode::PodIdentity),
+            [_, Some(true), _] => {
+                let client_id = self.optional("userAssignedIdentityID").ok()?;
+                Some(IdentityMode::ManagedIdentity { client_id })
+            }
+            [.., Some(true)] => {
+                let client_id = self.required(&["clientID"])?;
+                Some(IdentityMode::IdentityBinding { client_id })
+            }
+            _ => Some(match self.optional("clientID").ok()? {
+                Some(client_id) => IdentityMode::WorkloadIdentity { client_id },
+                None => IdentityMode::ServicePrincipal,
+            }),
+        }
+    }
+
+    /// Go's `strconv.ParseBool`, with blank as false.
+    fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        match self.text(key).unwrap_or("false") {
+            "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
+            "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
+            text => {
+                let text = text.to_owned();
+                self.problems.push(ParameterProblem::NotBoolean { key, text });
+                None
+            }
+        }
+    }
+
+    fn cloud(&mut self) -> Option<Cloud> {
+        let text = self.text("cloudName")?;
+        let cloud = Cloud::parse_provider_name(text);
+        if cloud.is_none() {
+            let known = Cloud::ALL.map(|cloud| format!("`{cloud}`")).join(", ");
+            let reason = format!("`{text}` is not a cloud; known: {known}");
+            self.problems.push(ParameterProblem::Invalid { key: "cloudName", reason });
+        }
+        cloud
+    }
+
+    /// The value under the first of the keys that has one.
+    fn required<T: std::str::FromStr<Err: fmt::Display>>(
+        &mut self,
+        keys: &[&'static str],
+    ) -> Option<T> {
+        if let Some(key) = keys.iter().find(|key| self.text(key).is_some()) {
+            return self.optional(key).ok()?;
+        }
+        let key = keys[0];
+        let similar = self.parameters.iter().find_map(|(known, value)| {
+            (known.eq_ignore_ascii_case(key) && !value.trim().is_empty()).then(|| known.clone())
+        });
+        self.problems.push(ParameterProblem::Missing { key, similar });
+        None
+    }
+
+    /// The value, if the key has one.
+    fn optional<T: std::str::FromStr<Err: fmt::Display>>(
+        &mut self,
+        key: &'static str,
+    ) -> Result<Option<T>, Reported> {
+        let Some(text) = self.text(key) else { return Ok(None) };
+        match text.parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => {
+                let reason = error.to_string();
+                self.problems.push(ParameterProblem::Invalid { key, reason });
+                Err(Reported)
+            }
+        }
+    }
+}
+
+/// The problem is among the reader's problems.
+struct Reported;

@@ -1,0 +1,157 @@
+//! `SecretProviderClass` of the Secrets Store CSI driver.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::parameters::{ParameterProblems, ProviderParameters};
+
+/// A class of volumes: the provider that fills them and its parameters.
+///
+/// API `secrets-store.csi.x-k8s.io/v1`. The schema requires nothing and has no status worth
+/// reading; fields that this type does not know are kept as they came.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretProviderClass {
+    /// Always [`SecretProviderClass::API_VERSION`] in what lanyard writes.
+    #[serde(default)]
+    pub api_version: String,
+    /// Always [`SecretProviderClass::KIND`] in what lanyard writes.
+    #[serde(default)]
+    pub kind: String,
+    /// Name, namespace, labels, annotations, owners.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What the class says.
+    #[serde(default)]
+    pub spec: SecretProviderClassSpec,
+    /// Fields that this type does not know.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// `spec` of a [`SecretProviderClass`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretProviderClassSpec {
+    /// The provider: the name of its socket, `azure` for Key Vault.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    /// The provider's parameters; [`ProviderParameters`] reads and writes those of `azure`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<BTreeMap<String, String>>,
+    /// Kubernetes Secrets to keep in step with the mounted files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_objects: Vec<SecretObject>,
+    /// Fields that this type does not know.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// A Kubernetes Secret to keep in step with mounted files.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretObject {
+    /// The name of the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_name: Option<String>,
+    /// The type of the Secret, such as `Opaque` or `kubernetes.io/tls`.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub secret_type: Option<String>,
+    /// Labels of the Secret.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the Secret.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Which file becomes which key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<SecretObjectData>,
+    /// Fields that this type does not know.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// A file that becomes a key of a Secret.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretObjectData {
+    /// The path of the file in the mount: the alias or the name of the object, with `/<index>`
+    /// for one version of a history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_name: Option<String>,
+    /// The key in the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Fields that this type does not know.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+impl SecretProviderClass {
+    /// `apiVersion`.
+    pub const API_VERSION: &str = "secrets-store.csi.x-k8s.io/v1";
+    /// `kind`.
+    pub const KIND: &str = "SecretProviderClass";
+    /// The provider of Azure Key Vault.
+    pub const AZURE: &str = "azure";
+
+    /// The class for Azure Key Vault with these parameters.
+    pub fn of_azure(metadata: ObjectMeta, parameters: &ProviderParameters) -> Self {
+        Self {
+            api_version: Self::API_VERSION.to_owned(),
+            kind: Self::KIND.to_owned(),
+            metadata,
+            spec: SecretProviderClassSpec {
+                provider: Some(Self::AZURE.to_owned()),
+                parameters: Some(parameters.to_parameters()),
+                ..SecretProviderClassSpec::default()
+            },
+            unknown: Map::new(),
+        }
+    }
+
+    /// Reads the parameters of a class for Azure Key Vault. Whether the class is one says
+    /// `spec.provider`, which this does not look at.
+    ///
+    /// # Errors
+    /// Every problem of the parameters.
+    pub fn parse_parameters(&self) -> Result<ProviderParameters, ParameterProblems> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        ProviderParameters::parse(self.spec.parameters.as_ref().unwrap_or(&NONE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_fields_survive_a_round_trip() {
+        let text = serde_json::json!({
+            "apiVersion": SecretProviderClass::API_VERSION,
+            "kind": SecretProviderClass::KIND,
+            "metadata": {"name": "c", "namespace": "n"},
+            "spec": {
+                "provider": "azure",
+                "parameters": {"keyvaultName": "kv"},
+                "secretObjects": [{
+                    "secretName": "s", "type": "Opaque", "future": 1,
+                    "data": [{"objectName": "a", "key": "b", "newer": true}],
+                }],
+                "later": {"x": [1]},
+            },
+            "status": {},
+        });
+        let class: SecretProviderClass = serde_json::from_value(text.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&class).unwrap(), text);
+    }
+
+    #[test]
+    fn a_class_without_a_spec_is_read_and_lacks_every_parameter() {
+        let class: SecretProviderClass = serde_json::from_str("{}").unwrap();
+        assert!(class.parse_parameters().is_err());
+    }
+}

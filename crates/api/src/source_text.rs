@@ -1,0 +1,166 @@
+//! YAML whose scalars keep their source text.
+//!
+//! The Key Vault provider reads every scalar of an object entry as text: an unquoted `0644` is
+//! the text `0644` and not a number, an unquoted `true` is a name like any other. A typed YAML
+//! reader has lost that text by the time it answers.
+
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
+
+/// A node of a YAML document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Node {
+    /// A scalar and its text; `plain` when it was written without quotes and not as a block.
+    Scalar { text: String, plain: bool },
+    /// A list.
+    Sequence(Vec<Self>),
+    /// A mapping in the order of the source; its keys are distinct.
+    Mapping(Vec<(String, Self)>),
+}
+
+/// A text is not the YAML that can be read here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {reason}")]
+pub(crate) struct SourceTextError {
+    /// The line in the text, from 1.
+    pub(crate) line: usize,
+    /// The column in the line, from 1.
+    pub(crate) column: usize,
+    /// What is wrong there.
+    pub(crate) reason: String,
+}
+
+impl Node {
+    /// What kind of node it is, with its article.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Scalar { .. } => "a scalar",
+            Self::Sequence(_) => "a list",
+            Self::Mapping(_) => "a mapping",
+        }
+    }
+
+    /// Whether the node is one of YAML's spellings of null.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self, Self::Scalar { text, plain: true }
+            if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
+    }
+}
+
+/// Reads the first document of `text`; an empty text is a null.
+pub(crate) fn parse_node(text: &str) -> Result<Node, SourceTextError> {
+    let mut reader = Reader { parser: Parser::new_from_str(text), line: 1, column: 1 };
+    match reader.next()? {
+        Some(event) => reader.node(event),
+        None => Ok(Node::Scalar { text: String::new(), plain: true }),
+    }
+}
+
+struct Reader<'text> {
+    parser: Parser<'text, serde_saphyr::granit_parser::StrInput<'text>>,
+    line: usize,
+    column: usize,
+}
+
+impl<'text> Reader<'text> {
+    /// The next event that is part of a node.
+    fn next(&mut self) -> Result<Option<Event<'text>>, SourceTextError> {
+        for event in self.parser.by_ref() {
+            let (event, span) = event.map_err(|error| of_scan(&error))?;
+            (self.line, self.column) = (span.start.line(), span.start.col() + 1);
+            match event {
+                Event::DocumentEnd | Event::StreamEnd => return Ok(None),
+                Event::Scalar(..)
+                | Event::SequenceStart(..)
+                | Event::SequenceEnd
+                | Event::MappingStart(..)
+                | Event::MappingEnd
+                | Event::Alias(_) => return Ok(Some(event)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The nodes are as deep as the parser lets them be: 255 levels.
+    fn node(&mut self, event: Event<'text>) -> Result<Node, SourceTextError> {
+        match event {
+            Event::Scalar(text, style, _, tag) => {
+                let plain = style == ScalarStyle::Plain && tag.is_none();
+                Ok(Node::Scalar { text: text.into_owned(), plain })
+            }
+            Event::SequenceStart(..) => self.sequence(),
+            Event::MappingStart(..) => self.mapping(),
+            _ => Err(self.refuse("an alias cannot be used here".to_owned())),
+        }
+    }
+
+    fn sequence(&mut self) -> Result<Node, SourceTextError> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                None | Some(Event::SequenceEnd) => return Ok(Node::Sequence(items)),
+                Some(event) => items.push(self.node(event)?),
+            }
+        }
+    }
+
+    fn mapping(&mut self) -> Result<Node, SourceTextError> {
+        let mut entries: Vec<(String, Node)> = Vec::new();
+        loop {
+            let key = match self.next()? {
+                None | Some(Event::MappingEnd) => return Ok(Node::Mapping(entries)),
+                Some(Event::Scalar(key, ..)) => key.into_owned(),
+                Some(_) => return Err(self.refuse("a key is not a scalar".to_owned())),
+            };
+            if entries.iter().any(|(known, _)| *known == key) {
+                return Err(self.refuse(format!("the key `{key}` is there twice")));
+            }
+            let Some(event) = self.next()? else { return Ok(Node::Mapping(entries)) };
+            let value = self.node(event)?;
+            entries.push((key, value));
+        }
+    }
+
+    fn refuse(&self, reason: String) -> SourceTextError {
+        SourceTextError { line: self.line, column: self.column, reason }
+    }
+}
+
+fn of_scan(error: &ScanError) -> SourceTextError {
+    let place = error.marker();
+    SourceTextError { line: place.line(), column: place.col() + 1, reason: error.info() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plain(text: &str) -> Node {
+        Node::Scalar { text: text.to_owned(), plain: true }
+    }
+
+    #[test]
+    fn a_scalar_keeps_its_source_text_whatever_it_looks_like() {
+        for text in ["0644", "true", "null", "1e5", "0x1f", "~", "2026-11-21", "1_000", ".5"] {
+            let node = parse_node(&format!("key: {text}")).unwrap();
+            assert_eq!(node, Node::Mapping(vec![("key".to_owned(), plain(text))]), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_null_is_no_null() {
+        assert!(parse_node("").unwrap().is_null());
+        assert!(parse_node("~").unwrap().is_null());
+        assert!(!parse_node("'null'").unwrap().is_null());
+        assert!(!parse_node("!!str null").unwrap().is_null());
+    }
+
+    #[test]
+    fn errors_name_line_and_column() {
+        let error = parse_node("a: 1\nb: 2\na: 3\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 3, column 1: the key `a` is there twice");
+        let error = parse_node("a: &x 1\nb: *x").unwrap_err();
+        assert_eq!(error.to_string(), "line 2, column 4: an alias cannot be used here");
+        assert_eq!(parse_node("a: 1\nb: [1\n").unwrap_err().line, 2);
+    }
+}
