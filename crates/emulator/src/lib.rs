@@ -7,8 +7,10 @@
 //! The crate shares no code with the clients of this workspace beyond plain vocabulary, so that a
 //! misreading of a protocol cannot pass on both sides.
 
+mod authority;
 mod authorization;
 mod call;
+mod certificates;
 mod directory;
 mod drill;
 mod faults;

@@ -1,0 +1,217 @@
+//! The local certificate authority that the interception of TLS rests on.
+//!
+//! It can sign for the names of Azure and for nothing else, so that trusting it is no liability.
+//! Clients check these certificates by their own clock, not by the emulator's: validity follows
+//! the system clock, whatever clock the world runs on.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use lanyard_clock::{Clock as _, SystemClock};
+use parking_lot::Mutex;
+use rcgen::{
+    BasicConstraints, CertificateParams, CidrSubnet, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256, SanType,
+};
+use rustls::crypto::aws_lc_rs::sign::any_ecdsa_type;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde::{Deserialize, Serialize};
+
+use crate::certificates::{common_name, days_after, set_validity};
+use crate::hosts;
+use crate::keys::SecretText;
+
+/// Apple's platforms refuse leaves that live longer than 398 days.
+const LEAF_DAYS: i64 = 396;
+const AUTHORITY_DAYS: i64 = 3_650;
+const NAME: &str = "lanyard local Azure, name-constrained";
+
+/// The authority as the state file holds it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct StoredAuthority {
+    certificate_pem: String,
+    key_pem: SecretText,
+}
+
+/// The local authority could not be made or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuthorityError {
+    /// A key or a certificate could not be made.
+    #[error("a certificate of the local authority could not be made")]
+    Certificate(#[source] rcgen::Error),
+    /// The stored certificate is not PEM.
+    #[error("the stored certificate of the local authority is not PEM")]
+    Stored(#[source] rustls_pki_types::pem::Error),
+}
+
+impl From<rcgen::Error> for AuthorityError {
+    fn from(source: rcgen::Error) -> Self {
+        Self::Certificate(source)
+    }
+}
+
+/// The local certificate authority, with a leaf for every name that was asked for.
+pub(crate) struct LocalAuthority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    stored: StoredAuthority,
+    clock: SystemClock,
+    leaves: Mutex<HashMap<String, Arc<CertifiedKey>>>,
+}
+
+impl fmt::Debug for LocalAuthority {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LocalAuthority").finish_non_exhaustive()
+    }
+}
+
+impl LocalAuthority {
+    /// A new authority with a key of its own.
+    pub(crate) fn generate() -> Result<Self, AuthorityError> {
+        let clock = SystemClock::new();
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = authority_params();
+        let now = clock.now();
+        set_validity(&mut params, days_after(now, -1), days_after(now, AUTHORITY_DAYS));
+        let certificate = params.self_signed(&key)?;
+        let stored = StoredAuthority {
+            certificate_pem: certificate.pem(),
+            key_pem: SecretText::new(key.serialize_pem()),
+        };
+        Ok(Self::assemble(params, key, certificate.der().clone(), stored, clock))
+    }
+
+    /// The authority of a state file.
+    pub(crate) fn from_stored(stored: StoredAuthority) -> Result<Self, AuthorityError> {
+        let certificate = CertificateDer::from_pem_slice(stored.certificate_pem.as_bytes())
+            .map_err(AuthorityError::Stored)?;
+        let key = KeyPair::from_pkcs8_pem_and_sign_algo(
+            stored.key_pem.expose(),
+            &PKCS_ECDSA_P256_SHA256,
+        )?;
+        Ok(Self::assemble(authority_params(), key, certificate, stored, SystemClock::new()))
+    }
+
+    fn assemble(
+        params: CertificateParams,
+        key: KeyPair,
+        certificate: CertificateDer<'static>,
+        stored: StoredAuthority,
+        clock: SystemClock,
+    ) -> Self {
+        let issuer = Issuer::new(params, key);
+        Self { issuer, certificate, stored, clock, leaves: Mutex::default() }
+    }
+
+    /// The authority for the state file.
+    pub(crate) fn stored(&self) -> &StoredAuthority {
+        &self.stored
+    }
+
+    /// The certificate that clients have to trust, PEM.
+    pub(crate) fn certificate_pem(&self) -> &str {
+        &self.stored.certificate_pem
+    }
+
+    fn leaf(&self, host: &str) -> Result<Arc<CertifiedKey>, AuthorityError> {
+        if let Some(leaf) = self.leaves.lock().get(host) {
+            return Ok(Arc::clone(leaf));
+        }
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name("lanyard local Azure");
+        params.subject_alt_names = vec![SanType::DnsName(host.try_into()?)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let now = self.clock.now();
+        set_validity(&mut params, days_after(now, -1), days_after(now, LEAF_DAYS));
+        let certificate = params.signed_by(&key, &self.issuer)?.der().clone();
+        let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let signer = any_ecdsa_type(&der).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
+        let leaf = Arc::new(CertifiedKey::new(vec![certificate, self.certificate.clone()], signer));
+        self.leaves.lock().insert(host.to_owned(), Arc::clone(&leaf));
+        Ok(leaf)
+    }
+}
+
+impl ResolvesServerCert for LocalAuthority {
+    /// The leaf of the name that the client asks for, if it is a name of Azure.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let host = hello.server_name()?.to_ascii_lowercase();
+        hosts::site(&host)?;
+        self.leaf(&host).ok()
+    }
+}
+
+fn authority_params() -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(NAME);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: hosts::suffixes()
+            .into_iter()
+            .map(|suffix| GeneralSubtree::DnsName(suffix.to_owned()))
+            .collect(),
+        // Names of other kinds are not touched by what is permitted for DNS names.
+        excluded_subtrees: vec![
+            GeneralSubtree::IpAddress(CidrSubnet::V4([0; 4], [0; 4])),
+            GeneralSubtree::IpAddress(CidrSubnet::V6([0; 16], [0; 16])),
+        ],
+    });
+    params
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls_pki_types::{ServerName, UnixTime};
+
+    use super::*;
+
+    fn verify(authority: &LocalAuthority, host: &str) -> Result<(), rustls::Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.certificate.clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let leaf = authority.leaf(host).unwrap();
+        let name = ServerName::try_from(host.to_owned()).unwrap();
+        let seconds = u64::try_from(SystemClock::new().now().as_second()).unwrap();
+        let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        verifier.verify_server_cert(&leaf.cert[0], &leaf.cert[1..], &name, &[], now).map(|_| ())
+    }
+
+    #[test]
+    fn a_leaf_is_good_for_names_of_azure_and_for_no_other_name() {
+        let authority = LocalAuthority::generate().unwrap();
+        for host in [
+            "login.microsoftonline.com",
+            "westeurope.login.microsoft.com",
+            "kv.vault.azure.net",
+            "management.chinacloudapi.cn",
+        ] {
+            assert_eq!(verify(&authority, host), Ok(()), "{host}");
+        }
+        for host in ["example.com", "azure.net", "evilvault.azure.net.example.com"] {
+            assert!(verify(&authority, host).is_err(), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_stored_authority_signs_leaves_that_the_first_certificate_vouches_for() {
+        let first = LocalAuthority::generate().unwrap();
+        let text = serde_json::to_string(first.stored()).unwrap();
+        let second = LocalAuthority::from_stored(serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(first.certificate_pem(), second.certificate_pem());
+        assert_eq!(verify(&second, "kv.vault.azure.net"), Ok(()));
+    }
+}

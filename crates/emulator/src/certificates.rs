@@ -1,0 +1,83 @@
+//! Certificates of the world: validity on the emulator's clock, and self-signed signing keys.
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{Span, Timestamp};
+use lanyard_vocabulary::TenantId;
+use rcgen::{CertificateParams, DistinguishedName, DnType, PKCS_RSA_SHA256, date_time_ymd};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use std::time::Duration;
+
+use crate::directory::Tenant;
+use crate::keys::RsaKey;
+
+/// A certificate could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificate of `{name}` could not be made")]
+pub(crate) struct CertificateError {
+    /// The common name that it was for.
+    pub(crate) name: String,
+    /// What went wrong.
+    #[source]
+    pub(crate) source: rcgen::Error,
+}
+
+/// Sets the validity of a certificate to whole seconds.
+pub(crate) fn set_validity(params: &mut CertificateParams, from: Timestamp, until: Timestamp) {
+    let moment = |time: Timestamp| {
+        let seconds = u64::try_from(time.as_second()).unwrap_or(0);
+        date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds)
+    };
+    params.not_before = moment(from);
+    params.not_after = moment(until);
+}
+
+/// `time` moved by whole days; it stays where it is at the ends of time.
+pub(crate) fn days_after(time: Timestamp, days: i64) -> Timestamp {
+    time.checked_add(Span::new().hours(days * 24)).unwrap_or(time)
+}
+
+/// A subject with a common name only.
+pub(crate) fn common_name(name: &str) -> DistinguishedName {
+    let mut subject = DistinguishedName::new();
+    subject.push(DnType::CommonName, name);
+    subject
+}
+
+/// The key pair that rcgen signs with.
+pub(crate) fn signing_pair(key: &RsaKey) -> Result<rcgen::KeyPair, rcgen::Error> {
+    let der = PrivatePkcs8KeyDer::from(key.pkcs8());
+    rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_RSA_SHA256)
+}
+
+/// The SHA-1 thumbprint of a certificate: `x5t`, and the `kid` of Entra's keys.
+pub(crate) fn sha1_thumbprint(certificate: &[u8]) -> Vec<u8> {
+    digest(&SHA1_FOR_LEGACY_USE_ONLY, certificate).as_ref().to_vec()
+}
+
+/// The SHA-256 thumbprint of a certificate: `x5t#S256`.
+pub(crate) fn sha256_thumbprint(certificate: &[u8]) -> Vec<u8> {
+    digest(&SHA256, certificate).as_ref().to_vec()
+}
+
+impl Tenant {
+    /// A tenant whose tokens `key` signs, with the self-signed certificate that its JWKS shows.
+    pub(crate) fn new(
+        id: TenantId,
+        domains: Vec<String>,
+        key: RsaKey,
+        now: Timestamp,
+    ) -> Result<Self, CertificateError> {
+        // As Entra names the certificates of its own keys.
+        const NAME: &str = "accounts.accesscontrol.windows.net";
+        let failed = |source| CertificateError { name: NAME.to_owned(), source };
+        let mut params = CertificateParams::default();
+        params.distinguished_name = common_name(NAME);
+        set_validity(&mut params, days_after(now, -1), days_after(now, 5 * 365));
+        let pair = signing_pair(&key).map_err(failed)?;
+        let certificate = params.self_signed(&pair).map_err(failed)?.der().to_vec();
+        let key_id = URL_SAFE_NO_PAD.encode(sha1_thumbprint(&certificate));
+        Ok(Self { id, domains, key_id, key, certificate })
+    }
+}
