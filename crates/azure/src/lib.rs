@@ -8,12 +8,14 @@
 
 mod arm;
 mod authorize;
+mod call;
 mod pace;
 mod paced;
 mod retry;
 mod transport;
 
-pub use arm::{ArmClient, ArmError, ArmReply};
+pub use arm::ArmClient;
+pub use call::{CallError, Caller, Reply};
 pub use pace::Rate;
 pub use retry::RetryPolicy;
 pub use transport::{Transport, TransportError, TransportSettings};

@@ -1,0 +1,287 @@
+//! GET requests with the token of one identity, and what services answer to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use azure_core::credentials::TokenCredential;
+use azure_core::error::ErrorKind;
+use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
+use lanyard_vocabulary::Cloud;
+use lanyard_vocabulary::cloud::Endpoints;
+use serde::Deserialize;
+
+use crate::authorize::Authorize;
+use crate::paced::{CoolingError, retry_after};
+use crate::transport::Transport;
+
+/// Makes requests for one identity and one audience.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pipeline: Pipeline,
+}
+
+/// A successful reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body, JSON where there is one.
+    pub body: serde_json::Value,
+}
+
+/// A service did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The target is not one that can be called.
+    #[error("`{target}` cannot be called")]
+    Target {
+        /// The target as it was given.
+        target: String,
+    },
+    /// No token could be had.
+    #[error("no token for GET {target}")]
+    Token {
+        /// What was asked for.
+        target: String,
+        /// Why there is no token.
+        #[source]
+        source: azure_core::Error,
+    },
+    /// The token was not accepted (HTTP 401).
+    #[error("GET {target}: 401 {code}: {message}")]
+    Unauthorized {
+        /// What was asked for.
+        target: String,
+        /// The service's code.
+        code: String,
+        /// The service's words.
+        message: String,
+    },
+    /// The identity lacks a permission (HTTP 403).
+    #[error("GET {target}: 403 {code}: {message}")]
+    Forbidden {
+        /// What was asked for.
+        target: String,
+        /// The service's code.
+        code: String,
+        /// The service's words; they name the action and the scope.
+        message: String,
+    },
+    /// The identity may read the object, but it does not exist (HTTP 404).
+    #[error("GET {target}: 404 {code}: {message}")]
+    NotFound {
+        /// What was asked for.
+        target: String,
+        /// The service's code.
+        code: String,
+        /// The service's words.
+        message: String,
+    },
+    /// The service asked to be left alone (HTTP 429, or a cool-down still running).
+    #[error("GET {target}: throttled{}", pause.map(|p| format!(" for {}s", p.as_secs())).unwrap_or_default())]
+    Throttled {
+        /// What was asked for.
+        target: String,
+        /// For how long, if the service said so.
+        pause: Option<Duration>,
+    },
+    /// Another refusal.
+    #[error("GET {target}: {status} {code}: {message}")]
+    Refused {
+        /// What was asked for.
+        target: String,
+        /// The HTTP status.
+        status: u16,
+        /// The service's code.
+        code: String,
+        /// The service's words.
+        message: String,
+    },
+    /// The reply did not arrive.
+    #[error("GET {target}: no reply")]
+    Unreachable {
+        /// What was asked for.
+        target: String,
+        /// What broke.
+        #[source]
+        source: azure_core::Error,
+    },
+}
+
+impl CallError {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Target { .. } => {
+                "give a resource id beginning with /subscriptions/, or an https URL of ARM or a vault"
+            }
+            Self::Token { .. } => "see why Entra refused: the cause names its code and next step",
+            Self::Unauthorized { .. } => {
+                "compare the token's audience and tenant with the subscription's"
+            }
+            Self::Forbidden { .. } => {
+                "assign a role with the named action at the named scope, then wait up to 10 minutes"
+            }
+            Self::NotFound { .. } => "the permission is there; check the names in the id",
+            Self::Throttled { .. } => "wait; other callers share the limit of this identity",
+            Self::Refused { code, .. } if code.starts_with("MissingApiVersion") => {
+                "add ?api-version=... to the URL"
+            }
+            Self::Refused { .. } => "see the code of the service",
+            Self::Unreachable { .. } => "check HTTPS_PROXY, DNS and the trusted roots",
+        }
+    }
+}
+
+impl Caller {
+    /// A caller with tokens of `credential` for `scope`.
+    pub fn new(scope: String, credential: Arc<dyn TokenCredential>, transport: &Transport) -> Self {
+        let pipeline = Pipeline::new(
+            option_env!("CARGO_PKG_NAME"),
+            option_env!("CARGO_PKG_VERSION"),
+            transport.client_options(),
+            Vec::new(),
+            vec![Arc::new(Authorize::new(credential, scope))],
+            None,
+        );
+        Self { pipeline }
+    }
+
+    /// The scope of tokens for a URL of Azure Resource Manager or of a vault, in any cloud.
+    pub fn scope_of(url: &Url) -> Option<String> {
+        let host = url.host_str()?;
+        Cloud::ALL.into_iter().filter_map(Cloud::endpoints).find_map(|endpoints| {
+            if host.eq_ignore_ascii_case(endpoints.arm_host) {
+                return Some(arm_scope(endpoints));
+            }
+            let vault = host.strip_suffix(endpoints.vault_suffix)?.ends_with('.');
+            vault.then(|| format!("{}/.default", endpoints.vault_audience()))
+        })
+    }
+
+    /// GET of a URL.
+    pub async fn fetch(&self, url: &Url) -> Result<Reply, CallError> {
+        // Neither in messages: a query may carry a signature, a URL a password.
+        let target = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
+        if url.scheme() != "https" {
+            return Err(CallError::Target { target: format!("{}://{target}", url.scheme()) });
+        }
+        let mut request = Request::new(url.clone(), Method::Get);
+        request.insert_header("accept", "application/json");
+        let options = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
+        match self.pipeline.send(&Context::new(), &mut request, Some(options)).await {
+            Ok(response) => read_reply(&target, &response),
+            Err(error) => Err(unanswered(&target, error)),
+        }
+    }
+}
+
+/// The audience of Azure Resource Manager carries a trailing slash, so the scope has two, as in
+/// the Azure SDK for Go.
+pub(crate) fn arm_scope(endpoints: &Endpoints) -> String {
+    format!("{}//.default", endpoints.arm_audience)
+}
+
+fn unanswered(target: &str, source: azure_core::Error) -> CallError {
+    let target = target.to_owned();
+    if *source.kind() == ErrorKind::Credential {
+        return CallError::Token { target, source };
+    }
+    match source.downcast_ref::<CoolingError>() {
+        Some(cooling) => CallError::Throttled { target, pause: Some(cooling.remaining) },
+        None => CallError::Unreachable { target, source },
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    error: ErrorDetail,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ErrorDetail {
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// A gateway may answer with a page of HTML; a person needs its beginning only.
+const LONGEST_EXCERPT: usize = 300;
+
+fn read_reply(target: &str, response: &RawResponse) -> Result<Reply, CallError> {
+    let status: u16 = response.status().into();
+    let bytes: &[u8] = response.body();
+    if (200..300).contains(&status) {
+        let body = serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null);
+        return Ok(Reply { status, body });
+    }
+    let target = target.to_owned();
+    let detail = serde_json::from_slice::<ErrorBody>(bytes).unwrap_or_default().error;
+    let code = if detail.code.is_empty() { "(no code)".to_owned() } else { detail.code };
+    let message = if detail.message.is_empty() {
+        String::from_utf8_lossy(bytes).chars().take(LONGEST_EXCERPT).collect()
+    } else {
+        detail.message
+    };
+    Err(match status {
+        401 => CallError::Unauthorized { target, code, message },
+        403 => CallError::Forbidden { target, code, message },
+        404 => CallError::NotFound { target, code, message },
+        429 => CallError::Throttled { target, pause: retry_after(response.headers()) },
+        _ => CallError::Refused { target, status, code, message },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::http::StatusCode;
+    use azure_core::http::headers::Headers;
+
+    use super::*;
+
+    #[test]
+    fn the_scope_follows_the_host_in_every_cloud() {
+        let scope = |text: &str| Caller::scope_of(&text.parse().unwrap());
+        let arm = Some("https://management.core.windows.net//.default".to_owned());
+        assert_eq!(scope("https://management.azure.com/subscriptions"), arm);
+        let vault = Some("https://vault.usgovcloudapi.net/.default".to_owned());
+        assert_eq!(scope("https://kv.vault.usgovcloudapi.net/secrets/x"), vault);
+        assert_eq!(scope("https://evilvault.azure.net/secrets/x"), None);
+        assert_eq!(scope("https://example.com/"), None);
+    }
+
+    fn reply(status: u16, body: &'static str) -> Result<Reply, CallError> {
+        let status = StatusCode::from(status);
+        read_reply("/subscriptions/s", &RawResponse::from_bytes(status, Headers::new(), body))
+    }
+
+    #[test]
+    fn a_refusal_keeps_the_code_and_the_words_of_the_service() {
+        let body = r#"{"error":{"code":"AuthorizationFailed","message":"no 'a/read' over '/s'"}}"#;
+        let error = reply(403, body).unwrap_err();
+        assert!(
+            matches!(&error, CallError::Forbidden { code, .. } if code == "AuthorizationFailed")
+        );
+        assert_eq!(
+            error.to_string(),
+            "GET /subscriptions/s: 403 AuthorizationFailed: no 'a/read' over '/s'"
+        );
+    }
+
+    #[test]
+    fn a_page_of_a_gateway_is_cut_and_named() {
+        let error = reply(502, "<html>bad gateway</html>").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "GET /subscriptions/s: 502 (no code): <html>bad gateway</html>"
+        );
+    }
+
+    #[test]
+    fn an_empty_success_is_a_success() {
+        assert_eq!(reply(204, "").unwrap().body, serde_json::Value::Null);
+    }
+}
