@@ -1,0 +1,207 @@
+//! The client assertion: a JWT that proves possession of the certificate's key.
+//!
+//! RFC 7523 section 3 with Entra's rules: `PS256`, the leaf's SHA-256 thumbprint, and the whole
+//! chain in `x5c` (RFC 7515, 4.1.6: base64 of DER, leaf first). The chain is sent unless it is
+//! switched off, because a managed identity has no registered key that a thumbprint could find.
+
+use std::fmt;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeyPair as RsaKeyPair;
+use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RSA_PSS_SHA256};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use serde::Serialize;
+use url::Url;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use crate::bundle::{CertificateBundle, KeyKind, PrivateKey};
+use crate::identity::ClientId;
+use crate::secret::SecretText;
+
+/// How assertions are signed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum SigningAlgorithm {
+    /// RSASSA-PSS with SHA-256, what Entra asks for.
+    #[default]
+    #[serde(rename = "PS256")]
+    Ps256,
+    /// RSASSA-PKCS1-v1_5 with SHA-256, for authorities that know no other.
+    #[serde(rename = "RS256")]
+    Rs256,
+}
+
+/// How the assertions of a credential are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AssertionOptions {
+    /// The signature algorithm.
+    pub algorithm: SigningAlgorithm,
+    /// Whether the header carries the certificate chain; on by default.
+    pub send_chain: bool,
+}
+
+impl Default for AssertionOptions {
+    fn default() -> Self {
+        Self { algorithm: SigningAlgorithm::default(), send_chain: true }
+    }
+}
+
+/// Why no assertion can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AssertionError {
+    /// The key is not RSA.
+    #[error("the private key is {kind}, and entra takes client assertions signed with rsa only")]
+    RsaOnly {
+        /// The key found.
+        kind: KeyKind,
+    },
+    /// The crypto library refused to sign.
+    #[error("the assertion could not be signed")]
+    Signing,
+    /// Header or claims could not be encoded.
+    #[error("the assertion could not be encoded")]
+    Encoding,
+}
+
+impl AssertionError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::RsaOnly { .. } => {
+                "issue the certificate anew with an RSA key of 2048 bits or more"
+            }
+            Self::Signing | Self::Encoding => {
+                "this is a defect of this program or its machine: please report it"
+            }
+        }
+    }
+}
+
+/// A signed assertion: whoever holds it is the identity, until it expires.
+pub struct ClientAssertion(SecretText);
+
+impl ClientAssertion {
+    /// The compact JWT, for the request form.
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.expose()
+    }
+}
+
+impl fmt::Debug for ClientAssertion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ClientAssertion(***)")
+    }
+}
+
+/// The half of an assertion that stays the same while the certificate does.
+#[derive(Debug)]
+pub(crate) struct Signer {
+    bundle: CertificateBundle,
+    algorithm: SigningAlgorithm,
+    /// The encoded header with the dot that follows it.
+    prefix: String,
+}
+
+#[derive(Serialize)]
+struct Header {
+    alg: SigningAlgorithm,
+    typ: &'static str,
+    #[serde(rename = "x5t#S256")]
+    thumbprint: String,
+    #[serde(rename = "x5c", skip_serializing_if = "Vec::is_empty")]
+    chain: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Claims<'a> {
+    aud: &'a str,
+    iss: &'a str,
+    sub: &'a str,
+    jti: Uuid,
+    nbf: i64,
+    exp: i64,
+}
+
+impl Signer {
+    /// Takes a bundle whose key Entra accepts.
+    pub(crate) fn new(
+        bundle: CertificateBundle,
+        options: AssertionOptions,
+    ) -> Result<Self, AssertionError> {
+        let PrivateKey::Rsa(_) = bundle.key() else {
+            return Err(AssertionError::RsaOnly { kind: bundle.key_kind() });
+        };
+        let sent = if options.send_chain { bundle.chain() } else { &[] };
+        let header = Header {
+            alg: options.algorithm,
+            typ: "JWT",
+            thumbprint: URL_SAFE_NO_PAD.encode(bundle.leaf().sha256().as_bytes()),
+            chain: sent.iter().map(|certificate| STANDARD.encode(certificate.der())).collect(),
+        };
+        let Ok(header) = serde_json::to_vec(&header) else { return Err(AssertionError::Encoding) };
+        let mut prefix = URL_SAFE_NO_PAD.encode(header);
+        prefix.push('.');
+        Ok(Self { bundle, algorithm: options.algorithm, prefix })
+    }
+
+    pub(crate) fn bundle(&self) -> &CertificateBundle {
+        &self.bundle
+    }
+
+    /// Signs an assertion for `endpoint` in the name of `client`.
+    pub(crate) fn sign(
+        &self,
+        client: &ClientId,
+        endpoint: &Url,
+        now: Timestamp,
+        jti: Uuid,
+    ) -> Result<ClientAssertion, AssertionError> {
+        let PrivateKey::Rsa(key) = self.bundle.key() else {
+            return Err(AssertionError::RsaOnly { kind: self.bundle.key_kind() });
+        };
+        let claims = Claims {
+            aud: endpoint.as_str(),
+            iss: client.as_str(),
+            sub: client.as_str(),
+            jti,
+            nbf: now.as_second().saturating_sub(SKEW),
+            exp: now.as_second().saturating_add(LIFETIME),
+        };
+        let Ok(claims) = serde_json::to_vec(&claims) else { return Err(AssertionError::Encoding) };
+        // Sized once: text that grows leaves copies behind that nobody wipes.
+        let room = self.prefix.len() + (claims.len() + key.public_modulus_len()) * 4 / 3 + 8;
+        let mut text = String::with_capacity(room);
+        text.push_str(&self.prefix);
+        URL_SAFE_NO_PAD.encode_string(claims, &mut text);
+        let signature = self.signature(key, text.as_bytes())?;
+        text.push('.');
+        URL_SAFE_NO_PAD.encode_string(signature.as_slice(), &mut text);
+        Ok(ClientAssertion(SecretText::from(text)))
+    }
+
+    fn signature(
+        &self,
+        key: &RsaKeyPair,
+        message: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, AssertionError> {
+        let mut signature = Zeroizing::new(vec![0; key.public_modulus_len()]);
+        let random = SystemRandom::new();
+        let signed = match self.algorithm {
+            SigningAlgorithm::Ps256 => key.sign(&RSA_PSS_SHA256, &random, message, &mut signature),
+            SigningAlgorithm::Rs256 => {
+                key.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+            }
+        };
+        if signed.is_ok() { Ok(signature) } else { Err(AssertionError::Signing) }
+    }
+}
+
+/// How far back `nbf` lies: clocks differ.
+const SKEW: i64 = 60;
+/// How long an assertion lives, in seconds.
+const LIFETIME: i64 = 600;

@@ -1,0 +1,291 @@
+//! The certificate bundle inside `client_secret`: one private key and its certificates.
+//!
+//! The field is described in public as base64 of PEM in one place and as base64 of PKCS#12 in
+//! another, and both occur (Key Vault exports give PKCS#12, the CSI provider's conversion gives
+//! PEM). This reader takes both, and everything that msi-dataplane v0.4.3 takes.
+
+mod certificate;
+pub(crate) mod encoding;
+mod error;
+mod key;
+mod pem;
+#[cfg(feature = "pkcs12")]
+mod pkcs12;
+
+use std::fmt;
+
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+pub use certificate::{Certificate, CertificateError, Thumbprint, Validity};
+pub use error::{BundleError, Pkcs12Error};
+pub use key::{Curve, KeyError, KeyKind};
+pub use pem::PemError;
+
+pub(crate) use key::PrivateKey;
+
+use crate::lookalike::{self, Lookalike};
+use crate::secret::SecretText;
+use key::KeyForm;
+
+/// A private key and its certificates, the leaf first.
+///
+/// Neither can be cloned, serialized or printed; `Debug` shows the leaf's thumbprint. Our copies
+/// of the key are wiped; the parsed key lives in the crypto library, which wipes it as well.
+pub struct CertificateBundle {
+    key: PrivateKey,
+    chain: Vec<Certificate>,
+    format: BundleFormat,
+    warnings: Vec<BundleWarning>,
+}
+
+/// How a bundle was written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum BundleFormat {
+    /// PEM sections.
+    #[serde(rename = "PEM")]
+    Pem,
+    /// PKCS#12, also called PFX.
+    #[serde(rename = "PKCS#12")]
+    Pkcs12,
+}
+
+impl fmt::Display for BundleFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Pem => "PEM",
+            Self::Pkcs12 => "PKCS#12",
+        })
+    }
+}
+
+/// Something unusual that was understood all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum BundleWarning {
+    /// White space inside the base64 text.
+    Base64LineBreaks,
+    /// No padding at the end of the base64 text. Go readers refuse that.
+    Base64Unpadded,
+    /// The URL alphabet of base64. Go readers refuse that.
+    Base64UrlAlphabet,
+    /// The leaf certificate did not stand first; it was moved to the front.
+    LeafNotFirst,
+    /// Several certificates hold the key; the first one found is the leaf.
+    SeveralLeaves,
+    /// The same certificate stood there more than once; it is sent once.
+    RepeatedCertificate,
+    /// PEM sections that are neither key nor certificate were passed over.
+    SectionsPassedOver,
+}
+
+impl fmt::Display for BundleWarning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Base64LineBreaks => "the base64 text holds line breaks",
+            Self::Base64Unpadded => "the base64 text has no padding; Go readers refuse it",
+            Self::Base64UrlAlphabet => {
+                "the base64 text uses the url alphabet; Go readers refuse it"
+            }
+            Self::LeafNotFirst => "the leaf certificate does not stand first",
+            Self::SeveralLeaves => "several certificates belong to the private key",
+            Self::RepeatedCertificate => "a certificate stands there more than once",
+            Self::SectionsPassedOver => {
+                "PEM sections other than keys and certificates were ignored"
+            }
+        })
+    }
+}
+
+impl CertificateBundle {
+    /// Reads the value of `client_secret`: base64 of PEM or of PKCS#12 with an empty password.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`] tells what is wrong and, by its hint, what to do.
+    pub fn parse(client_secret: &SecretText) -> Result<Self, BundleError> {
+        Self::parse_with_password(client_secret, None)
+    }
+
+    /// As [`CertificateBundle::parse`], for PKCS#12 that is protected by a password.
+    ///
+    /// # Errors
+    ///
+    /// [`BundleError`], as for [`CertificateBundle::parse`].
+    pub fn parse_with_password(
+        client_secret: &SecretText,
+        password: Option<&SecretText>,
+    ) -> Result<Self, BundleError> {
+        let text = client_secret.expose().as_bytes();
+        let decoded = match encoding::decode(text) {
+            Ok(decoded) if decoded.bytes.is_empty() => return Err(BundleError::Empty),
+            Ok(decoded) => decoded,
+            Err(fault) => {
+                let looks_like = Lookalike::of(text);
+                return Err(BundleError::NotBase64 { position: fault.position + 1, looks_like });
+            }
+        };
+        let parts = Parts::read(&decoded.bytes, password)?;
+        Self::assemble(parts, decoded.warnings)
+    }
+
+    fn assemble(parts: Parts, mut warnings: Vec<BundleWarning>) -> Result<Self, BundleError> {
+        let key = match parts.keys.as_slice() {
+            [(form, der)] => PrivateKey::parse(*form, der).map_err(BundleError::Key)?,
+            [] if parts.encrypted_key => return Err(BundleError::EncryptedPrivateKey),
+            [] => return Err(BundleError::NoPrivateKey),
+            keys => return Err(BundleError::SeveralPrivateKeys { count: keys.len() }),
+        };
+        warnings.extend(parts.warnings);
+        let mut chain: Vec<Certificate> = Vec::with_capacity(parts.certificates.len());
+        for (index, der) in parts.certificates.iter().enumerate() {
+            let certificate = Certificate::parse(der)
+                .map_err(|source| BundleError::Certificate { index: index + 1, source })?;
+            if chain.contains(&certificate) {
+                warnings.push(BundleWarning::RepeatedCertificate);
+            } else {
+                chain.push(certificate);
+            }
+        }
+        warnings.extend(lead_with_leaf(&mut chain, key.public_key())?);
+        warnings.dedup();
+        Ok(Self { key, chain, format: parts.format, warnings })
+    }
+
+    /// The certificates, leaf first, the others in the order found. Never empty.
+    pub fn chain(&self) -> &[Certificate] {
+        &self.chain
+    }
+
+    /// The certificate that belongs to the private key.
+    pub fn leaf(&self) -> &Certificate {
+        &self.chain[0]
+    }
+
+    /// What sort of key it is.
+    pub fn key_kind(&self) -> KeyKind {
+        self.key.kind()
+    }
+
+    /// How the bundle was written down.
+    pub fn format(&self) -> BundleFormat {
+        self.format
+    }
+
+    /// What was unusual about it.
+    pub fn warnings(&self) -> &[BundleWarning] {
+        &self.warnings
+    }
+
+    pub(crate) fn key(&self) -> &PrivateKey {
+        &self.key
+    }
+}
+
+impl fmt::Debug for CertificateBundle {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "CertificateBundle(*** {})", self.leaf().sha256())
+    }
+}
+
+/// Moves the certificate that holds `public_key` to the front; the others keep their order.
+fn lead_with_leaf(
+    chain: &mut [Certificate],
+    public_key: &[u8],
+) -> Result<Vec<BundleWarning>, BundleError> {
+    if chain.is_empty() {
+        return Err(BundleError::NoCertificate);
+    }
+    let is_leaf = |certificate: &Certificate| certificate.public_key() == public_key;
+    let Some(position) = chain.iter().position(is_leaf) else {
+        return Err(BundleError::KeyMatchesNoCertificate { certificates: chain.len() });
+    };
+    let mut warnings = Vec::new();
+    if chain.iter().filter(|certificate| is_leaf(certificate)).count() > 1 {
+        warnings.push(BundleWarning::SeveralLeaves);
+    }
+    if position > 0 {
+        warnings.push(BundleWarning::LeafNotFirst);
+        chain[..=position].rotate_right(1);
+    }
+    Ok(warnings)
+}
+
+/// What a bundle holds, before anything is decided about it.
+struct Parts {
+    format: BundleFormat,
+    keys: Vec<(KeyForm, Zeroizing<Vec<u8>>)>,
+    encrypted_key: bool,
+    certificates: Vec<Vec<u8>>,
+    warnings: Vec<BundleWarning>,
+}
+
+impl Parts {
+    fn read(bytes: &[u8], password: Option<&SecretText>) -> Result<Self, BundleError> {
+        if lookalike::is_pkcs12(bytes) {
+            return Self::read_pkcs12(bytes, password);
+        }
+        let looks_like = Lookalike::of(bytes);
+        match std::str::from_utf8(bytes) {
+            Ok(text) if looks_like == Lookalike::Pem => Self::read_pem(text),
+            _ => Err(BundleError::NotABundle { looks_like }),
+        }
+    }
+
+    fn read_pem(text: &str) -> Result<Self, BundleError> {
+        let mut parts = Self::empty(BundleFormat::Pem);
+        for section in pem::parse_sections(text).map_err(BundleError::Pem)? {
+            let form = match section.label {
+                "CERTIFICATE" | "X509 CERTIFICATE" => {
+                    parts.certificates.push(section.der.to_vec());
+                    continue;
+                }
+                "PRIVATE KEY" => KeyForm::Pkcs8,
+                "RSA PRIVATE KEY" => KeyForm::Pkcs1,
+                "EC PRIVATE KEY" => KeyForm::Sec1,
+                "ENCRYPTED PRIVATE KEY" => {
+                    parts.encrypted_key = true;
+                    continue;
+                }
+                // OpenSSL writes the curve's name in front of an EC key.
+                "EC PARAMETERS" => continue,
+                _ => {
+                    parts.warnings.push(BundleWarning::SectionsPassedOver);
+                    continue;
+                }
+            };
+            if section.encrypted {
+                parts.encrypted_key = true;
+            } else {
+                parts.keys.push((form, section.der));
+            }
+        }
+        Ok(parts)
+    }
+
+    #[cfg(feature = "pkcs12")]
+    fn read_pkcs12(bytes: &[u8], password: Option<&SecretText>) -> Result<Self, BundleError> {
+        let contents = pkcs12::open(bytes, password).map_err(BundleError::Pkcs12)?;
+        let mut parts = Self::empty(BundleFormat::Pkcs12);
+        parts.keys = contents.keys.into_iter().map(|der| (KeyForm::Pkcs8, der)).collect();
+        parts.certificates = contents.certificates;
+        Ok(parts)
+    }
+
+    #[cfg(not(feature = "pkcs12"))]
+    fn read_pkcs12(_bytes: &[u8], _password: Option<&SecretText>) -> Result<Self, BundleError> {
+        Err(BundleError::Pkcs12(Pkcs12Error::NotBuiltIn))
+    }
+
+    fn empty(format: BundleFormat) -> Self {
+        Self {
+            format,
+            keys: Vec::new(),
+            encrypted_key: false,
+            certificates: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+}

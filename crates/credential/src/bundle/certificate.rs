@@ -1,0 +1,141 @@
+//! One X.509 certificate: its bytes and the few facts that matter here.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, SHA256, digest};
+use jiff::Timestamp;
+use serde::Serialize;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// A certificate of a bundle. It is public: it may be printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificate {
+    der: Box<[u8]>,
+    subject: Box<str>,
+    issuer: Box<str>,
+    validity: Validity,
+    public_key: Box<[u8]>,
+}
+
+/// When a certificate may be used. Both ends belong to it (RFC 5280, 4.1.2.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Validity {
+    /// The first second.
+    pub not_before: Timestamp,
+    /// The last second.
+    pub not_after: Timestamp,
+}
+
+impl Validity {
+    /// Whether the certificate may be used at `now`.
+    pub fn contains(&self, now: Timestamp) -> bool {
+        self.not_before <= now && now <= self.not_after
+    }
+}
+
+/// Why bytes are not a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CertificateError {
+    /// The bytes are not a DER certificate.
+    #[error("not a DER encoded x509 certificate")]
+    NotDer,
+    /// More bytes follow the certificate.
+    #[error("{count} bytes follow the certificate")]
+    TrailingBytes {
+        /// How many.
+        count: usize,
+    },
+    /// A date lies outside the years that can be represented.
+    #[error("the validity dates are out of range")]
+    Validity,
+}
+
+impl Certificate {
+    /// Reads a DER encoded certificate.
+    pub(crate) fn parse(der: &[u8]) -> Result<Self, CertificateError> {
+        let Ok((rest, certificate)) = X509Certificate::from_der(der) else {
+            return Err(CertificateError::NotDer);
+        };
+        if !rest.is_empty() {
+            return Err(CertificateError::TrailingBytes { count: rest.len() });
+        }
+        let seconds = certificate.validity();
+        let not_before = Timestamp::from_second(seconds.not_before.timestamp());
+        let not_after = Timestamp::from_second(seconds.not_after.timestamp());
+        let (Ok(not_before), Ok(not_after)) = (not_before, not_after) else {
+            return Err(CertificateError::Validity);
+        };
+        Ok(Self {
+            der: der.into(),
+            subject: certificate.subject().to_string().into(),
+            issuer: certificate.issuer().to_string().into(),
+            validity: Validity { not_before, not_after },
+            public_key: certificate.public_key().subject_public_key.data.as_ref().into(),
+        })
+    }
+
+    /// The certificate in DER.
+    pub fn der(&self) -> &[u8] {
+        &self.der
+    }
+
+    /// The subject's distinguished name.
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// The issuer's distinguished name.
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// When it may be used.
+    pub fn validity(&self) -> Validity {
+        self.validity
+    }
+
+    /// SHA-256 over the DER form: what `x5t#S256` names (RFC 7515, 4.1.8).
+    pub fn sha256(&self) -> Thumbprint {
+        Thumbprint(digest(&SHA256, &self.der).as_ref().into())
+    }
+
+    /// SHA-1 over the DER form: what the Azure portal and CLI call thumbprint.
+    pub fn sha1(&self) -> Thumbprint {
+        Thumbprint(digest(&SHA1_FOR_LEGACY_USE_ONLY, &self.der).as_ref().into())
+    }
+
+    /// The public key, as the bit string of the certificate holds it.
+    pub(crate) fn public_key(&self) -> &[u8] {
+        &self.public_key
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Certificate")
+            .field("subject", &self.subject)
+            .field("issuer", &self.issuer)
+            .field("validity", &self.validity)
+            .field("sha256", &format_args!("{}", self.sha256()))
+            .finish()
+    }
+}
+
+/// The digest of a certificate; prints as upper-case hexadecimal, as Azure shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Thumbprint(Box<[u8]>);
+
+impl Thumbprint {
+    /// The digest's bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Thumbprint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02X}"))
+    }
+}

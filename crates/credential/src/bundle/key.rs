@@ -1,0 +1,221 @@
+//! The private key of a bundle.
+
+use std::fmt;
+
+use aws_lc_rs::rsa::KeyPair as RsaKeyPair;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P256K1_SHA256_FIXED_SIGNING,
+    ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair,
+    EcdsaSigningAlgorithm, KeyPair as _,
+};
+use serde::Serialize;
+use x509_parser::der_parser::asn1_rs::{FromDer, Integer, Sequence};
+use x509_parser::x509::AlgorithmIdentifier;
+
+/// What sort of key a bundle holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum KeyKind {
+    /// RSA: the only kind that Entra takes for client assertions.
+    Rsa {
+        /// The length of the modulus.
+        bits: usize,
+    },
+    /// An elliptic curve key. It is read, so that the message can say what it is.
+    Ec {
+        /// The curve.
+        curve: Curve,
+    },
+}
+
+/// The elliptic curves that are recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub enum Curve {
+    /// NIST P-256, also `prime256v1`.
+    #[serde(rename = "P-256")]
+    P256,
+    /// NIST P-384.
+    #[serde(rename = "P-384")]
+    P384,
+    /// NIST P-521.
+    #[serde(rename = "P-521")]
+    P521,
+    /// The curve `secp256k1`.
+    #[serde(rename = "P-256K")]
+    P256K,
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rsa { bits } => write!(formatter, "RSA {bits} bits"),
+            Self::Ec { curve } => write!(formatter, "EC {curve}"),
+        }
+    }
+}
+
+impl fmt::Display for Curve {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::P256 => "P-256",
+            Self::P384 => "P-384",
+            Self::P521 => "P-521",
+            Self::P256K => "P-256K",
+        })
+    }
+}
+
+/// Why bytes are not a usable private key. It never holds the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The bytes do not have the form that their label promises.
+    #[error("the private key is not valid {form}")]
+    Malformed {
+        /// The form that was expected.
+        form: &'static str,
+    },
+    /// The RSA key is refused: too short, too long or inconsistent.
+    #[error("the rsa key was refused: {reason}")]
+    RsaRefused {
+        /// What the crypto library calls it.
+        reason: &'static str,
+    },
+    /// The elliptic curve is unknown.
+    #[error("the private key uses an unknown elliptic curve")]
+    UnknownCurve,
+    /// The key is of a kind that nobody here can use.
+    #[error("the private key is {algorithm}, not rsa")]
+    UnsupportedAlgorithm {
+        /// The algorithm's name, or its object identifier's family.
+        algorithm: &'static str,
+    },
+}
+
+impl KeyError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Malformed { .. } => {
+                "export certificate and key again; the key was cut or changed"
+            }
+            Self::RsaRefused { .. } => {
+                "issue the certificate anew with an RSA key of 2048 to 8192 bits"
+            }
+            Self::UnknownCurve | Self::UnsupportedAlgorithm { .. } => {
+                "issue the certificate anew with an RSA key: Entra takes no other for client assertions"
+            }
+        }
+    }
+}
+
+/// How the private key was written down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyForm {
+    /// RFC 5958, any algorithm.
+    Pkcs8,
+    /// RFC 8017, RSA.
+    Pkcs1,
+    /// RFC 5915, elliptic curves.
+    Sec1,
+}
+
+/// A private key. The crypto library keeps it and wipes it when it goes.
+pub(crate) enum PrivateKey {
+    Rsa(RsaKeyPair),
+    Ec { key: EcdsaKeyPair, curve: Curve },
+}
+
+impl PrivateKey {
+    pub(crate) fn parse(form: KeyForm, der: &[u8]) -> Result<Self, KeyError> {
+        match form {
+            KeyForm::Pkcs1 => rsa(RsaKeyPair::from_der(der)),
+            KeyForm::Sec1 => {
+                ec(|algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der).ok())
+                    .ok_or(KeyError::UnknownCurve)
+            }
+            KeyForm::Pkcs8 => parse_pkcs8(der),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> KeyKind {
+        match self {
+            Self::Rsa(key) => KeyKind::Rsa { bits: key.public_modulus_len() * 8 },
+            Self::Ec { curve, .. } => KeyKind::Ec { curve: *curve },
+        }
+    }
+
+    /// The public half, in the form in which certificates carry it.
+    pub(crate) fn public_key(&self) -> &[u8] {
+        match self {
+            Self::Rsa(key) => key.public_key().as_ref(),
+            Self::Ec { key, .. } => key.public_key().as_ref(),
+        }
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("PrivateKey(***)")
+    }
+}
+
+fn parse_pkcs8(der: &[u8]) -> Result<PrivateKey, KeyError> {
+    let oid = pkcs8_algorithm(der).ok_or(KeyError::Malformed { form: "PKCS#8" })?;
+    match oid.as_str() {
+        "1.2.840.113549.1.1.1" => rsa(RsaKeyPair::from_pkcs8(der)),
+        "1.2.840.10045.2.1" => ec(|algorithm| EcdsaKeyPair::from_pkcs8(algorithm, der).ok())
+            .ok_or(KeyError::UnknownCurve),
+        "1.2.840.113549.1.1.10" => unsupported("RSASSA-PSS restricted"),
+        "1.3.101.112" => unsupported("Ed25519"),
+        "1.3.101.113" => unsupported("Ed448"),
+        "1.3.101.110" | "1.3.101.111" => unsupported("a key agreement key"),
+        "1.2.840.10040.4.1" => unsupported("DSA"),
+        _ => unsupported("of an unknown algorithm"),
+    }
+}
+
+fn unsupported(algorithm: &'static str) -> Result<PrivateKey, KeyError> {
+    Err(KeyError::UnsupportedAlgorithm { algorithm })
+}
+
+/// The object identifier of a PKCS#8 key's algorithm (RFC 5958, section 2).
+fn pkcs8_algorithm(der: &[u8]) -> Option<String> {
+    let (_, info) = Sequence::from_der(der).ok()?;
+    let (rest, _version) = Integer::from_der(&info.content).ok()?;
+    let (_, algorithm) = AlgorithmIdentifier::from_der(rest).ok()?;
+    Some(algorithm.algorithm.to_id_string())
+}
+
+fn rsa(parsed: Result<RsaKeyPair, aws_lc_rs::error::KeyRejected>) -> Result<PrivateKey, KeyError> {
+    match parsed {
+        Ok(key) => Ok(PrivateKey::Rsa(key)),
+        Err(rejected) => Err(KeyError::RsaRefused { reason: reason(&rejected) }),
+    }
+}
+
+fn reason(rejected: &aws_lc_rs::error::KeyRejected) -> &'static str {
+    match rejected.to_string().as_str() {
+        "TooSmall" => "shorter than 2048 bits",
+        "TooLarge" => "longer than 8192 bits",
+        "InconsistentComponents" => "its numbers do not belong together",
+        _ => "not a valid rsa key",
+    }
+}
+
+fn ec(
+    parse: impl Fn(&'static EcdsaSigningAlgorithm) -> Option<EcdsaKeyPair>,
+) -> Option<PrivateKey> {
+    CURVES.iter().find_map(|(curve, algorithm)| {
+        parse(algorithm).map(|key| PrivateKey::Ec { key, curve: *curve })
+    })
+}
+
+static CURVES: [(Curve, &EcdsaSigningAlgorithm); 4] = [
+    (Curve::P256, &ECDSA_P256_SHA256_FIXED_SIGNING),
+    (Curve::P384, &ECDSA_P384_SHA384_FIXED_SIGNING),
+    (Curve::P521, &ECDSA_P521_SHA512_FIXED_SIGNING),
+    (Curve::P256K, &ECDSA_P256K1_SHA256_FIXED_SIGNING),
+];

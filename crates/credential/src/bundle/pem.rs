@@ -1,0 +1,140 @@
+//! PEM (RFC 7468), as far as bundles need it.
+//!
+//! A reader of our own: the reasons for a refusal matter here (a cut file, lost line breaks, an
+//! encrypted key), and the general readers skip over what they do not know.
+
+use zeroize::Zeroizing;
+
+use super::encoding;
+
+/// One labelled section.
+pub(crate) struct Section<'a> {
+    pub(crate) label: &'a str,
+    /// The section has the `Proc-Type: 4,ENCRYPTED` header of RFC 1421.
+    pub(crate) encrypted: bool,
+    pub(crate) der: Zeroizing<Vec<u8>>,
+}
+
+/// Why text is not PEM. Sections are counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PemError {
+    /// Something follows the opening line on the same line.
+    #[error("the line breaks of PEM section {section} are lost")]
+    LineBreaksLost {
+        /// Which section.
+        section: usize,
+    },
+    /// The text ends inside a section.
+    #[error("PEM section {section} has no end line")]
+    CutShort {
+        /// Which section.
+        section: usize,
+    },
+    /// The closing line names something else than the opening line.
+    #[error("the end line of PEM section {section} belongs to another section")]
+    WrongEnd {
+        /// Which section.
+        section: usize,
+    },
+    /// The body is not base64.
+    #[error("the body of PEM section {section} is not base64")]
+    NotBase64 {
+        /// Which section.
+        section: usize,
+    },
+}
+
+impl PemError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::LineBreaksLost { .. } => {
+                "encode the PEM file to base64 as it is; a variable or a template joined its lines"
+            }
+            Self::CutShort { .. } | Self::WrongEnd { .. } | Self::NotBase64 { .. } => {
+                "export certificate and key again; the PEM text was cut or changed"
+            }
+        }
+    }
+}
+
+/// Reads every section of `text`; what stands between the sections is passed over.
+pub(crate) fn parse_sections(text: &str) -> Result<Vec<Section<'_>>, PemError> {
+    let mut sections = Vec::new();
+    let mut lines = text.lines().map(str::trim);
+    while let Some(line) = lines.next() {
+        let Some(opening) = line.strip_prefix("-----BEGIN ") else { continue };
+        let section = sections.len() + 1;
+        let Some(label) = opening.strip_suffix("-----").filter(|label| !label.contains("-----"))
+        else {
+            return Err(PemError::LineBreaksLost { section });
+        };
+        sections.push(parse_section(label, section, text.len(), &mut lines)?);
+    }
+    Ok(sections)
+}
+
+fn parse_section<'a>(
+    label: &'a str,
+    section: usize,
+    capacity: usize,
+    lines: &mut impl Iterator<Item = &'a str>,
+) -> Result<Section<'a>, PemError> {
+    // Sized once: a buffer that grows leaves copies behind that nobody wipes.
+    let mut body = Zeroizing::new(Vec::with_capacity(capacity));
+    let mut encrypted = false;
+    for line in lines {
+        if let Some(closing) = line.strip_prefix("-----END ") {
+            if closing.strip_suffix("-----") != Some(label) {
+                return Err(PemError::WrongEnd { section });
+            }
+            let decoded = encoding::decode(&body);
+            let Ok(decoded) = decoded else { return Err(PemError::NotBase64 { section }) };
+            return Ok(Section { label, encrypted, der: decoded.bytes });
+        }
+        if line.starts_with("-----BEGIN ") {
+            return Err(PemError::CutShort { section });
+        }
+        if line.contains(':') {
+            encrypted |= line.starts_with("Proc-Type:") && line.ends_with("ENCRYPTED");
+        } else {
+            body.extend_from_slice(line.as_bytes());
+        }
+    }
+    Err(PemError::CutShort { section })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> PemError {
+        parse_sections(text).err().unwrap()
+    }
+
+    #[test]
+    fn sections_are_read_in_order_and_text_between_them_is_passed_over() {
+        let text = "Bag Attributes\r\n    friendlyName: x\r\n-----BEGIN A B-----\r\nAQ\r\nID\r\n-----END A B-----\r\nsubject=CN\r\n\
+                    -----BEGIN C-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nBA==\n-----END C-----";
+        let sections = parse_sections(text).ok().unwrap();
+        let seen: Vec<_> =
+            sections.iter().map(|s| (s.label, s.encrypted, s.der.as_slice())).collect();
+        assert_eq!(seen, [("A B", false, &[1, 2, 3][..]), ("C", true, &[4][..])]);
+    }
+
+    #[test]
+    fn each_way_of_breaking_pem_has_its_own_reason() {
+        let section = 1;
+        let cases = [
+            ("-----BEGIN A----- AQID -----END A-----", PemError::LineBreaksLost { section }),
+            ("-----BEGIN A-----\nAQID\n", PemError::CutShort { section }),
+            ("-----BEGIN A-----\nAQ\n-----BEGIN B-----\n", PemError::CutShort { section }),
+            ("-----BEGIN A-----\nAQID\n-----END B-----", PemError::WrongEnd { section }),
+            ("-----BEGIN A-----\nA*ID\n-----END A-----", PemError::NotBase64 { section }),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(error(text), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The credential document: the JSON file that carries the identity of one component.
+//!
+//! It is `UserAssignedIdentityCredentials` of msi-dataplane (v0.4.3): thirteen snake_case keys,
+//! matched exactly, `null` as good as absent, unknown keys passed over. Two rules are stricter than
+//! in Go: `not_before` must be there (Go dereferences nil without it), and stamps are read on the
+//! first load as well.
+
+mod error;
+mod stamp;
+mod wire;
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use error::{DocumentError, DocumentProblem, Fault};
+
+use crate::identity::{Authority, ClientId, TenantId};
+use crate::lookalike::Lookalike;
+use crate::secret::SecretText;
+use wire::{Value, WireDocument};
+
+/// A credential document whose fields have been read and checked.
+///
+/// It cannot be cloned, serialized or printed as a whole: `client_secret` holds a private key, and
+/// `client_secret_url` a signature.
+pub struct CredentialDocument {
+    client_id: ClientId,
+    tenant_id: TenantId,
+    authentication_endpoint: Authority,
+    client_secret: SecretText,
+    stamps: Stamps,
+    client_secret_url: Option<SecretText>,
+    mtls_authentication_endpoint: Option<String>,
+    object_id: Option<String>,
+    resource_id: Option<String>,
+    custom_claims: Option<CustomClaims>,
+    unknown_keys: Vec<String>,
+}
+
+/// The four times of a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Stamps {
+    /// From when the credential may be used; the newest one wins at a reload.
+    pub not_before: Timestamp,
+    /// Until when the credential may be used.
+    pub not_after: Option<Timestamp>,
+    /// From when it should be replaced.
+    pub renew_after: Option<Timestamp>,
+    /// From when it can no longer be replaced.
+    pub cannot_renew_after: Option<Timestamp>,
+}
+
+/// Claims that the identity's tokens carry.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CustomClaims {
+    /// `azureinfra` or `user`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xms_az_tm: Option<String>,
+    /// Network perimeter ids, GUIDs, five at most.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub xms_az_nwperimid: Vec<String>,
+}
+
+impl CredentialDocument {
+    /// Reads a document and collects every problem it has.
+    ///
+    /// # Errors
+    ///
+    /// [`DocumentError`] lists all problems, each with its field and what to do.
+    pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
+        let mut wire = wire::parse(bytes).map_err(DocumentError::of_one)?;
+        let mut problems = std::mem::take(&mut wire.problems);
+        let client_id = required(&mut wire, "client_id", &mut problems, parse_id);
+        let tenant_id = required(&mut wire, "tenant_id", &mut problems, parse_id);
+        let authority = required(&mut wire, "authentication_endpoint", &mut problems, |text| {
+            Authority::from_str(text).map_err(Fault::Authority)
+        });
+        let client_secret = required_secret(&mut wire, "client_secret", &mut problems);
+        let not_before = required(&mut wire, "not_before", &mut problems, parse_stamp);
+        let not_after = optional(&mut wire, "not_after", &mut problems, parse_stamp);
+        let renew_after = optional(&mut wire, "renew_after", &mut problems, parse_stamp);
+        let cannot_renew_after =
+            optional(&mut wire, "cannot_renew_after", &mut problems, parse_stamp);
+        let mtls_authentication_endpoint =
+            optional(&mut wire, "mtls_authentication_endpoint", &mut problems, parse_text);
+        let object_id = optional(&mut wire, "object_id", &mut problems, parse_text);
+        let resource_id = optional(&mut wire, "resource_id", &mut problems, parse_text);
+        let client_secret_url = secret(&mut wire, "client_secret_url", &mut problems);
+        let (Some(client_id), Some(tenant_id), Some(authentication_endpoint), true) =
+            (client_id, tenant_id, authority, problems.is_empty())
+        else {
+            return Err(DocumentError { problems });
+        };
+        let (Some(client_secret), Some(not_before)) = (client_secret, not_before) else {
+            return Err(DocumentError { problems });
+        };
+        Ok(Self {
+            client_id,
+            tenant_id,
+            authentication_endpoint,
+            client_secret,
+            stamps: Stamps { not_before, not_after, renew_after, cannot_renew_after },
+            client_secret_url,
+            mtls_authentication_endpoint,
+            object_id,
+            resource_id,
+            custom_claims: wire.custom_claims,
+            unknown_keys: wire.unknown_keys,
+        })
+    }
+
+    /// The application id of the identity.
+    pub fn client_id(&self) -> &ClientId {
+        &self.client_id
+    }
+
+    /// The tenant of the identity.
+    pub fn tenant_id(&self) -> &TenantId {
+        &self.tenant_id
+    }
+
+    /// The base URL of the token service; it may be regional.
+    pub fn authentication_endpoint(&self) -> &Authority {
+        &self.authentication_endpoint
+    }
+
+    /// Base64 of a certificate bundle, see [`crate::bundle`].
+    pub fn client_secret(&self) -> &SecretText {
+        &self.client_secret
+    }
+
+    /// The four times.
+    pub fn stamps(&self) -> &Stamps {
+        &self.stamps
+    }
+
+    /// Where a fresh document comes from. The query holds a signature, hence a secret.
+    pub fn client_secret_url(&self) -> Option<&SecretText> {
+        self.client_secret_url.as_ref()
+    }
+
+    /// The host of the token endpoint that takes the certificate by mutual TLS.
+    pub fn mtls_authentication_endpoint(&self) -> Option<&str> {
+        self.mtls_authentication_endpoint.as_deref()
+    }
+
+    /// The service principal's object id.
+    pub fn object_id(&self) -> Option<&str> {
+        self.object_id.as_deref()
+    }
+
+    /// The ARM id of the identity.
+    pub fn resource_id(&self) -> Option<&str> {
+        self.resource_id.as_deref()
+    }
+
+    /// The claims that its tokens carry.
+    pub fn custom_claims(&self) -> Option<&CustomClaims> {
+        self.custom_claims.as_ref()
+    }
+
+    /// Keys that are not among the thirteen, shortened to what can be shown.
+    pub fn unknown_keys(&self) -> &[String] {
+        &self.unknown_keys
+    }
+}
+
+impl fmt::Debug for CredentialDocument {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CredentialDocument")
+            .field("client_id", &self.client_id)
+            .field("tenant_id", &self.tenant_id)
+            .field("authentication_endpoint", &self.authentication_endpoint.as_url().as_str())
+            .field("client_secret", &self.client_secret)
+            .field("stamps", &self.stamps)
+            .finish_non_exhaustive()
+    }
+}
+
+type Problems = Vec<DocumentProblem>;
+
+/// A field that must be there, with its own reader.
+fn required<T>(
+    wire: &mut WireDocument,
+    field: &'static str,
+    problems: &mut Problems,
+    parse: impl FnOnce(&str) -> Result<T, Fault>,
+) -> Option<T> {
+    if matches!(wire.value(field), None | Some(Value::Null)) {
+        // A key that was misspelled has been named already.
+        if !problems.iter().any(|problem| problem.field == field) {
+            problems.push(DocumentProblem { field, fault: Fault::Missing });
+        }
+        return None;
+    }
+    optional(wire, field, problems, parse)
+}
+
+fn optional<T>(
+    wire: &mut WireDocument,
+    field: &'static str,
+    problems: &mut Problems,
+    parse: impl FnOnce(&str) -> Result<T, Fault>,
+) -> Option<T> {
+    let text = secret(wire, field, problems)?;
+    match parse(text.expose()) {
+        Ok(value) => Some(value),
+        Err(fault) => {
+            problems.push(DocumentProblem { field, fault });
+            None
+        }
+    }
+}
+
+fn required_secret(
+    wire: &mut WireDocument,
+    field: &'static str,
+    problems: &mut Problems,
+) -> Option<SecretText> {
+    let text = match wire.value(field) {
+        None | Some(Value::Null) => {
+            return required(wire, field, problems, |_| Err(Fault::Missing));
+        }
+        Some(_) => secret(wire, field, problems)?,
+    };
+    if text.expose().trim().is_empty() {
+        problems.push(DocumentProblem { field, fault: Fault::Empty });
+        return None;
+    }
+    Some(text)
+}
+
+/// Takes a text out of the wire form.
+fn secret(
+    wire: &mut WireDocument,
+    field: &'static str,
+    problems: &mut Problems,
+) -> Option<SecretText> {
+    match wire.take(field)? {
+        Value::Null => None,
+        Value::Text(text) => Some(text),
+        Value::Other(found) => {
+            problems.push(DocumentProblem { field, fault: Fault::WrongType { found } });
+            None
+        }
+    }
+}
+
+fn parse_id<T: FromStr<Err = crate::identity::ParseIdError>>(text: &str) -> Result<T, Fault> {
+    text.parse().map_err(Fault::Id)
+}
+
+fn parse_stamp(text: &str) -> Result<Timestamp, Fault> {
+    stamp::parse(text).ok_or(Fault::Stamp)
+}
+
+fn parse_text(text: &str) -> Result<String, Fault> {
+    Ok(text.to_owned())
+}
+
+/// What the bytes of a would-be document look like: [`Lookalike::of`], with the parser's verdict.
+fn looks_like(bytes: &[u8], cut_short: bool) -> Lookalike {
+    match Lookalike::of(bytes) {
+        Lookalike::JsonObject if cut_short => Lookalike::JsonCutShort,
+        other => other,
+    }
+}

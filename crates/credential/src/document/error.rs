@@ -1,0 +1,169 @@
+//! What can be wrong with a document.
+
+use std::fmt;
+
+use crate::identity::{ParseAuthorityError, ParseIdError};
+use crate::lookalike::{Inner, Lookalike};
+
+/// A document that cannot be used, with all its problems.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentError {
+    /// The problems, in the order of the fields. Never empty.
+    pub problems: Vec<DocumentProblem>,
+}
+
+/// One problem of one field. It never holds the field's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentProblem {
+    /// The field's path, or `document` for the whole.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// What can be wrong with a field.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The whole is not a JSON object.
+    #[error("is not a JSON object but looks like {looks_like}")]
+    NotADocument {
+        /// What it looks like.
+        looks_like: Lookalike,
+    },
+    /// The whole begins as a JSON object and has a syntax error.
+    #[error("has a JSON syntax error at line {line}, column {column}")]
+    Syntax {
+        /// The line, counted from 1.
+        line: usize,
+        /// The column, counted from 1.
+        column: usize,
+    },
+    /// The object describes another type of msi-dataplane.
+    #[error(
+        "is a `ManagedIdentityCredentials` object, which holds identities instead of being one"
+    )]
+    OtherObject,
+    /// The field is absent or `null`.
+    #[error("is missing")]
+    Missing,
+    /// The field holds no text.
+    #[error("is empty")]
+    Empty,
+    /// The field has another JSON type.
+    #[error("is {found}, not what the field takes")]
+    WrongType {
+        /// The type found, with its article.
+        found: &'static str,
+    },
+    /// The key is written in camelCase.
+    #[error("is written as `{written}`")]
+    Misspelled {
+        /// The key as it stands in the document.
+        written: &'static str,
+    },
+    /// The key stands there twice.
+    #[error("stands there more than once")]
+    Repeated,
+    /// The text is not an id.
+    #[error("is not an id: {0}")]
+    Id(ParseIdError),
+    /// The text is not an authority.
+    #[error("cannot be used: {0}")]
+    Authority(ParseAuthorityError),
+    /// The text is not an RFC 3339 time.
+    #[error("is not an RFC 3339 time")]
+    Stamp,
+    /// The list is longer than Azure allows.
+    #[error("has more than {limit} members")]
+    TooMany {
+        /// The most that is allowed.
+        limit: usize,
+    },
+}
+
+impl DocumentProblem {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match &self.fault {
+            Fault::NotADocument { looks_like } => not_a_document(*looks_like).to_owned(),
+            Fault::Syntax { .. } => "write the file again with a JSON encoder".to_owned(),
+            Fault::OtherObject => {
+                "write one member of `explicit_identities` to the file, on its own".to_owned()
+            }
+            Fault::Missing | Fault::Empty => format!("add `{}` to the document", self.field),
+            Fault::WrongType { .. } if self.field.starts_with("custom_claims") => {
+                "write `xms_az_tm` as a string and `xms_az_nwperimid` as an array of strings".into()
+            }
+            Fault::WrongType { .. } => format!("write `{}` as a JSON string", self.field),
+            Fault::Misspelled { .. } => format!("name the key `{}`", self.field),
+            Fault::Repeated => format!("keep `{}` once", self.field),
+            Fault::Id(source) => source.hint().to_owned(),
+            Fault::Authority(source) => source.hint().to_owned(),
+            Fault::Stamp => {
+                "write the time as 2026-01-02T03:04:05Z or with an offset such as +00:00".to_owned()
+            }
+            Fault::TooMany { limit } => format!("keep {limit} members at most"),
+        }
+    }
+}
+
+fn not_a_document(looks_like: Lookalike) -> &'static str {
+    match looks_like {
+        Lookalike::Empty => "wait for the writer to finish, or write the file",
+        Lookalike::JsonCutShort => "wait for the writer to finish; the file ends too early",
+        Lookalike::Base64(Inner::Json) => {
+            "the secret is base64: set `objectEncoding: base64` so that the driver decodes it"
+        }
+        Lookalike::Hex(Inner::Json) => {
+            "the secret is hexadecimal: set `objectEncoding: hex` so that the driver decodes it"
+        }
+        Lookalike::Pem
+        | Lookalike::Pkcs12
+        | Lookalike::Base64(Inner::Pem | Inner::Pkcs12)
+        | Lookalike::Hex(Inner::Pem | Inner::Pkcs12) => {
+            "the file holds the bare certificate: write the JSON document that has it as `client_secret`"
+        }
+        Lookalike::ByteOrderMark | Lookalike::Utf16 => {
+            "write the file as UTF-8 without a byte order mark"
+        }
+        Lookalike::Html => "fetch the secret again: a proxy or a sign-in page answered instead",
+        _ => "write the JSON document with `client_id`, `tenant_id`, `client_secret` and the rest",
+    }
+}
+
+impl DocumentError {
+    pub(crate) fn of_one(problem: DocumentProblem) -> Self {
+        Self { problems: vec![problem] }
+    }
+
+    /// What to do: the hints of all problems, each once.
+    pub fn hint(&self) -> String {
+        let mut hints: Vec<String> = Vec::new();
+        for hint in self.problems.iter().map(DocumentProblem::hint) {
+            if !hints.contains(&hint) {
+                hints.push(hint);
+            }
+        }
+        hints.join("; ")
+    }
+}
+
+impl fmt::Display for DocumentProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` {}", self.field, self.fault)
+    }
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the credential document cannot be used: ")?;
+        for (index, problem) in self.problems.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            write!(formatter, "{separator}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for DocumentError {}

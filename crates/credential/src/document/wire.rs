@@ -1,0 +1,265 @@
+//! The JSON object before its fields are understood.
+//!
+//! The reader goes over the text once and puts each value where it will stay: a general JSON tree
+//! would leave copies of `client_secret` behind.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
+
+use super::{CustomClaims, DocumentProblem, Fault, looks_like};
+use crate::secret::SecretText;
+
+/// A value whose type has not been judged yet.
+pub(super) enum Value {
+    Null,
+    Text(SecretText),
+    Other(&'static str),
+}
+
+/// The fields by key, and the problems that only the object as a whole can show.
+#[derive(Default)]
+pub(super) struct WireDocument {
+    values: Vec<(&'static str, Value)>,
+    pub(super) custom_claims: Option<CustomClaims>,
+    pub(super) unknown_keys: Vec<String>,
+    pub(super) problems: Vec<DocumentProblem>,
+}
+
+impl WireDocument {
+    pub(super) fn value(&self, field: &str) -> Option<&Value> {
+        self.values.iter().find(|(key, _)| *key == field).map(|(_, value)| value)
+    }
+
+    pub(super) fn take(&mut self, field: &str) -> Option<Value> {
+        let index = self.values.iter().position(|(key, _)| *key == field)?;
+        Some(self.values.swap_remove(index).1)
+    }
+}
+
+/// Every key of the document, with its camelCase form where that differs.
+const KEYS: [(&str, Option<&str>); 12] = [
+    ("client_id", Some("clientId")),
+    ("tenant_id", Some("tenantId")),
+    ("client_secret", Some("clientSecret")),
+    ("authentication_endpoint", Some("authenticationEndpoint")),
+    ("not_before", Some("notBefore")),
+    ("not_after", Some("notAfter")),
+    ("renew_after", Some("renewAfter")),
+    ("cannot_renew_after", Some("cannotRenewAfter")),
+    ("client_secret_url", Some("clientSecretUrl")),
+    ("object_id", Some("objectId")),
+    ("resource_id", Some("resourceId")),
+    ("mtls_authentication_endpoint", Some("mtlsAuthenticationEndpoint")),
+];
+
+const CUSTOM_CLAIMS: &str = "custom_claims";
+const CUSTOM_CLAIMS_CAMEL: &str = "customClaims";
+const PERIMETER_LIMIT: usize = 5;
+
+/// Reads the JSON object.
+pub(super) fn parse(bytes: &[u8]) -> Result<WireDocument, DocumentProblem> {
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let parsed = deserializer
+        .deserialize_any(DocumentVisitor)
+        .and_then(|document| deserializer.end().map(|()| document));
+    let mut document = match parsed {
+        Ok(document) => document,
+        // The parser's own message may quote the text, so only its position is kept.
+        Err(error) => return Err(refusal(bytes, &error)),
+    };
+    let holds_identities = document
+        .unknown_keys
+        .iter()
+        .any(|key| matches!(key.as_str(), "explicit_identities" | "delegated_resources"));
+    if holds_identities && document.value("client_secret").is_none() {
+        let problem = DocumentProblem { field: "document", fault: Fault::OtherObject };
+        document.problems.insert(0, problem);
+    }
+    Ok(document)
+}
+
+fn refusal(bytes: &[u8], error: &serde_json::Error) -> DocumentProblem {
+    use crate::lookalike::Lookalike;
+    let fault = match looks_like(bytes, error.classify() == Category::Eof) {
+        Lookalike::JsonObject => Fault::Syntax { line: error.line(), column: error.column() },
+        looks_like => Fault::NotADocument { looks_like },
+    };
+    DocumentProblem { field: "document", fault }
+}
+
+struct DocumentVisitor;
+
+impl<'de> Visitor<'de> for DocumentVisitor {
+    type Value = WireDocument;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WireDocument, A::Error> {
+        let mut document = WireDocument::default();
+        while let Some(key) = map.next_key::<String>()? {
+            if let Some(field) = KEYS.iter().map(|(key, _)| *key).find(|known| *known == key) {
+                let value = map.next_value::<Value>()?;
+                if document.value(field).is_some() {
+                    document.problems.push(DocumentProblem { field, fault: Fault::Repeated });
+                } else {
+                    document.values.push((field, value));
+                }
+            } else if key == CUSTOM_CLAIMS {
+                let claims = map.next_value::<WireClaims>()?;
+                document.problems.extend(claims.problems);
+                document.custom_claims = claims.claims;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+                document.note_stranger(&key);
+            }
+        }
+        Ok(document)
+    }
+}
+
+impl WireDocument {
+    /// A key that is not among the thirteen: either misspelled or unknown.
+    fn note_stranger(&mut self, key: &str) {
+        let camel = KEYS.iter().find_map(|(field, camel)| {
+            camel.filter(|camel| camel.eq_ignore_ascii_case(key)).map(|camel| (*field, camel))
+        });
+        let camel = camel.or_else(|| {
+            (key == CUSTOM_CLAIMS_CAMEL).then_some((CUSTOM_CLAIMS, CUSTOM_CLAIMS_CAMEL))
+        });
+        match camel {
+            Some((field, written)) => {
+                self.problems.push(DocumentProblem { field, fault: Fault::Misspelled { written } });
+            }
+            None => self.unknown_keys.push(shown_key(key)),
+        }
+    }
+}
+
+/// A key as it may be shown: what does not look like a key might be content.
+fn shown_key(key: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if key.len() <= 40 && !key.is_empty() && key.chars().all(plain) {
+        key.to_owned()
+    } else {
+        "(unprintable key)".to_owned()
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Other("a boolean"))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
+        Ok(Value::Other("a number"))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Value, E> {
+        Ok(Value::Other("a number"))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Other("a number"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::Text(SecretText::from(text)))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Other("an array"))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(Value::Other("an object"))
+    }
+}
+
+/// `custom_claims`: not a secret, so a JSON tree may hold it.
+struct WireClaims {
+    claims: Option<CustomClaims>,
+    problems: Vec<DocumentProblem>,
+}
+
+impl<'de> Deserialize<'de> for WireClaims {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        serde_json::Value::deserialize(deserializer).map(|tree| Self::of(&tree))
+    }
+}
+
+impl WireClaims {
+    fn of(tree: &serde_json::Value) -> Self {
+        let mut problems = Vec::new();
+        let mut wrong = |field, found| {
+            problems.push(DocumentProblem { field, fault: Fault::WrongType { found } });
+        };
+        let claims = match tree {
+            serde_json::Value::Null => None,
+            serde_json::Value::Object(members) => {
+                let mut claims = CustomClaims::default();
+                match members.get("xms_az_tm") {
+                    None | Some(serde_json::Value::Null) => {}
+                    Some(serde_json::Value::String(mode)) => claims.xms_az_tm = Some(mode.clone()),
+                    Some(other) => wrong("custom_claims.xms_az_tm", kind(other)),
+                }
+                match members.get("xms_az_nwperimid") {
+                    None | Some(serde_json::Value::Null) => {}
+                    Some(serde_json::Value::Array(ids)) => {
+                        for id in ids {
+                            match id.as_str() {
+                                Some(id) => claims.xms_az_nwperimid.push(id.to_owned()),
+                                None => wrong("custom_claims.xms_az_nwperimid", kind(id)),
+                            }
+                        }
+                    }
+                    Some(other) => wrong("custom_claims.xms_az_nwperimid", kind(other)),
+                }
+                Some(claims)
+            }
+            other => {
+                wrong(CUSTOM_CLAIMS, kind(other));
+                None
+            }
+        };
+        if claims.as_ref().is_some_and(|claims| claims.xms_az_nwperimid.len() > PERIMETER_LIMIT) {
+            let fault = Fault::TooMany { limit: PERIMETER_LIMIT };
+            problems.push(DocumentProblem { field: "custom_claims.xms_az_nwperimid", fault });
+        }
+        Self { claims, problems }
+    }
+}
+
+fn kind(value: &serde_json::Value) -> &'static str {
+    match value {
+        serde_json::Value::Null => "null",
+        serde_json::Value::Bool(_) => "a boolean",
+        serde_json::Value::Number(_) => "a number",
+        serde_json::Value::String(_) => "a string",
+        serde_json::Value::Array(_) => "an array",
+        serde_json::Value::Object(_) => "an object",
+    }
+}

@@ -1,0 +1,233 @@
+//! One generation of a credential: everything that one version of the file says, ready for use.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use jiff::Timestamp;
+use url::Url;
+use uuid::Uuid;
+
+use crate::assertion::{AssertionError, AssertionOptions, ClientAssertion, Signer};
+use crate::bundle::{BundleError, CertificateBundle, Validity};
+use crate::document::{CredentialDocument, DocumentError, Stamps};
+use crate::identity::{Authority, ClientId, TenantId};
+use crate::secret::SecretText;
+
+/// One version of a credential. It never changes; a rotation makes a new one.
+#[derive(Debug)]
+pub struct Generation {
+    number: u64,
+    loaded_at: Timestamp,
+    candidate: Candidate,
+}
+
+/// A version of the file that has been understood and not yet been accepted.
+pub struct Candidate {
+    tenant_id: TenantId,
+    client_id: ClientId,
+    authority: Authority,
+    token_endpoint: Url,
+    signer: Signer,
+    stamps: Stamps,
+    content_hash: ContentHash,
+}
+
+/// How a file becomes a [`Candidate`].
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct CandidateOptions {
+    /// How assertions are made.
+    pub assertion: AssertionOptions,
+    /// The password of PKCS#12 archives; the reference system knows none.
+    pub pkcs12_password: Option<SecretText>,
+}
+
+/// Why bytes are not a usable credential.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CandidateError {
+    /// The JSON document is at fault.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// The certificate bundle is at fault.
+    #[error("`client_secret` cannot be used")]
+    Bundle(#[from] BundleError),
+    /// The key cannot be used to sign in.
+    #[error("`client_secret` cannot be used to sign in")]
+    Key(#[from] AssertionError),
+}
+
+impl CandidateError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Document(source) => source.hint(),
+            Self::Bundle(source) => source.hint().to_owned(),
+            Self::Key(source) => source.hint().to_owned(),
+        }
+    }
+}
+
+/// SHA-256 over the bytes of a file; tells versions apart and says nothing about them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ContentHash([u8; 32]);
+
+impl ContentHash {
+    /// The hash of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, bytes).as_ref());
+        Self(hash)
+    }
+}
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ContentHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl Candidate {
+    /// Reads a credential document and the bundle in it.
+    ///
+    /// # Errors
+    ///
+    /// [`CandidateError`], with the part that is at fault.
+    pub fn parse(bytes: &[u8], options: &CandidateOptions) -> Result<Self, CandidateError> {
+        let document = CredentialDocument::parse(bytes)?;
+        let password = options.pkcs12_password.as_ref();
+        let bundle = CertificateBundle::parse_with_password(document.client_secret(), password)?;
+        let signer = Signer::new(bundle, options.assertion)?;
+        let authority = document.authentication_endpoint().clone();
+        let tenant_id = document.tenant_id().clone();
+        Ok(Self {
+            token_endpoint: authority.token_endpoint(&tenant_id),
+            client_id: document.client_id().clone(),
+            stamps: *document.stamps(),
+            content_hash: ContentHash::of(bytes),
+            tenant_id,
+            authority,
+            signer,
+        })
+    }
+
+    /// The four times of the document.
+    pub fn stamps(&self) -> &Stamps {
+        &self.stamps
+    }
+
+    /// The hash of the file it came from.
+    pub fn content_hash(&self) -> ContentHash {
+        self.content_hash
+    }
+}
+
+impl Generation {
+    pub(crate) fn new(number: u64, candidate: Candidate, loaded_at: Timestamp) -> Self {
+        Self { number, loaded_at, candidate }
+    }
+
+    /// Counts the generations of one file, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The tenant to sign in to.
+    pub fn tenant_id(&self) -> &TenantId {
+        &self.candidate.tenant_id
+    }
+
+    /// The identity to sign in as.
+    pub fn client_id(&self) -> &ClientId {
+        &self.candidate.client_id
+    }
+
+    /// The base URL of the token service.
+    pub fn authority(&self) -> &Url {
+        self.candidate.authority.as_url()
+    }
+
+    /// The v2 token endpoint, made from authority and tenant without discovery.
+    pub fn token_endpoint(&self) -> &Url {
+        &self.candidate.token_endpoint
+    }
+
+    /// The certificates and the kind of key.
+    pub fn bundle(&self) -> &CertificateBundle {
+        self.candidate.signer.bundle()
+    }
+
+    /// The four times of the document.
+    pub fn stamps(&self) -> &Stamps {
+        &self.candidate.stamps
+    }
+
+    /// From when the document says the credential may be used.
+    pub fn not_before(&self) -> Timestamp {
+        self.candidate.stamps.not_before
+    }
+
+    /// Until when the document says the credential may be used, if it says so.
+    pub fn not_after(&self) -> Option<Timestamp> {
+        self.candidate.stamps.not_after
+    }
+
+    /// When the leaf certificate may be used.
+    pub fn certificate_validity(&self) -> Validity {
+        self.bundle().leaf().validity()
+    }
+
+    /// The last moment at which it can work: the end of the document's or of the certificate's
+    /// time, whichever comes first.
+    pub fn expires_at(&self) -> Timestamp {
+        let certificate = self.certificate_validity().not_after;
+        self.not_after().map_or(certificate, |stamp| stamp.min(certificate))
+    }
+
+    /// The hash of the file it came from.
+    pub fn content_hash(&self) -> ContentHash {
+        self.candidate.content_hash
+    }
+
+    /// When it was loaded.
+    pub fn loaded_at(&self) -> Timestamp {
+        self.loaded_at
+    }
+
+    /// Whether tokens of `other` are tokens of this one: same identity at the same authority.
+    pub fn is_same_identity(&self, other: &Self) -> bool {
+        self.client_id() == other.client_id() && self.token_endpoint() == other.token_endpoint()
+    }
+
+    /// Signs an assertion that is valid from a minute before `now` to ten minutes after it.
+    ///
+    /// # Errors
+    ///
+    /// [`AssertionError::Signing`] if the crypto library refuses.
+    pub fn client_assertion(
+        &self,
+        now: Timestamp,
+        jti: Uuid,
+    ) -> Result<ClientAssertion, AssertionError> {
+        self.candidate.signer.sign(self.client_id(), self.token_endpoint(), now, jti)
+    }
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Candidate")
+            .field("client_id", &self.client_id)
+            .field("token_endpoint", &self.token_endpoint.as_str())
+            .field("bundle", self.signer.bundle())
+            .field("stamps", &self.stamps)
+            .field("content_hash", &self.content_hash)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,266 @@
+//! The names in a token request: tenant, client and authority.
+//!
+//! The rules are those that the Go SDK enforces (azidentity 1.14), where it enforces any.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use url::Url;
+
+/// A tenant: a GUID or a domain name. Letters, digits, `.` and `-` only, as in the Azure SDKs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TenantId(Box<str>);
+
+/// The application (client) id of an identity: a GUID in Azure, any visible ASCII text here.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(Box<str>);
+
+/// Why a text is not a tenant or a client id. It never holds the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseIdError {
+    /// There is no text.
+    #[error("the id is empty")]
+    Empty,
+    /// The text is longer than any id.
+    #[error("the id is longer than {limit} characters")]
+    TooLong {
+        /// The most that is accepted.
+        limit: usize,
+    },
+    /// A character has no place in an id.
+    #[error("character {position} of the id is not allowed")]
+    Character {
+        /// Which character, counted from 1.
+        position: usize,
+    },
+}
+
+impl ParseIdError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Empty => "write the id of the identity, as Azure shows it",
+            Self::TooLong { .. } | Self::Character { .. } => {
+                "a tenant is a GUID or a domain name, a client id is a GUID: look for quotes, spaces or line breaks around it"
+            }
+        }
+    }
+}
+
+impl TenantId {
+    /// The text, as it stands in a token endpoint.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl ClientId {
+    /// The text, as it stands in a token request.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for TenantId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        parse_id(text, |c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-')).map(Self)
+    }
+}
+
+impl FromStr for ClientId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        parse_id(text, |c| c.is_ascii_graphic()).map(Self)
+    }
+}
+
+impl fmt::Display for TenantId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl Serialize for TenantId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl Serialize for ClientId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+fn parse_id(text: &str, allowed: impl Fn(char) -> bool) -> Result<Box<str>, ParseIdError> {
+    if text.is_empty() {
+        return Err(ParseIdError::Empty);
+    }
+    if let Some(position) = text.chars().position(|c| !allowed(c)) {
+        return Err(ParseIdError::Character { position: position + 1 });
+    }
+    if text.len() > ID_LIMIT {
+        return Err(ParseIdError::TooLong { limit: ID_LIMIT });
+    }
+    Ok(text.into())
+}
+
+/// The longest DNS name; GUIDs have 36 characters.
+const ID_LIMIT: usize = 253;
+
+/// The base URL of an Entra token service: `https`, a host, no query and no user info.
+///
+/// A path is kept: regional authorities may have one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Authority(Url);
+
+/// Why a text is not an authority.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseAuthorityError {
+    /// There is no text. Go falls back to the public cloud here, and signs in to the wrong one.
+    #[error("the authority is empty")]
+    Empty,
+    /// The text is not a URL.
+    #[error("the authority is not a url")]
+    NotAUrl(#[source] url::ParseError),
+    /// The URL is not `https`.
+    #[error("the authority does not use https")]
+    NotHttps,
+    /// The URL has no host.
+    #[error("the authority has no host")]
+    NoHost,
+    /// The URL has a user name, a password, a query or a fragment.
+    #[error("the authority holds more than scheme, host, port and path")]
+    TooMuch,
+}
+
+impl ParseAuthorityError {
+    /// What to do about it.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::TooMuch => "leave out user name, query and fragment",
+            _ => {
+                "write the base url of the cloud's token service, such as https://login.microsoftonline.com/"
+            }
+        }
+    }
+}
+
+impl Authority {
+    /// The URL.
+    pub fn as_url(&self) -> &Url {
+        &self.0
+    }
+
+    /// The v2 token endpoint of a tenant, by rule and without discovery: `{authority}/{tenant}/oauth2/v2.0/token`.
+    pub fn token_endpoint(&self, tenant: &TenantId) -> Url {
+        let mut endpoint = self.0.clone();
+        // An https URL always has path segments; if it had none, it would simply stay as it is.
+        if let Ok(mut segments) = endpoint.path_segments_mut() {
+            segments.pop_if_empty().extend([tenant.as_str(), "oauth2", "v2.0", "token"]);
+        }
+        endpoint
+    }
+}
+
+impl FromStr for Authority {
+    type Err = ParseAuthorityError;
+
+    fn from_str(text: &str) -> Result<Self, ParseAuthorityError> {
+        if text.trim().is_empty() {
+            return Err(ParseAuthorityError::Empty);
+        }
+        let url = Url::parse(text).map_err(ParseAuthorityError::NotAUrl)?;
+        if url.scheme() != "https" {
+            return Err(ParseAuthorityError::NotHttps);
+        }
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(ParseAuthorityError::NoHost);
+        }
+        let plain = url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if plain { Ok(Self(url)) } else { Err(ParseAuthorityError::TooMuch) }
+    }
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, formatter)
+    }
+}
+
+impl Serialize for Authority {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_holds_letters_digits_dots_and_dashes_only() {
+        for good in ["72f988bf-86f1-41af-91ab-2d7cd011db47", "contoso.onmicrosoft.com", "common"] {
+            assert_eq!(good.parse::<TenantId>().unwrap().as_str(), good);
+        }
+        let cases = [
+            ("", ParseIdError::Empty),
+            (" a", ParseIdError::Character { position: 1 }),
+            ("a/b", ParseIdError::Character { position: 2 }),
+            ("täna", ParseIdError::Character { position: 2 }),
+            ("ab\n", ParseIdError::Character { position: 3 }),
+        ];
+        for (bad, error) in cases {
+            assert_eq!(bad.parse::<TenantId>(), Err(error), "{bad:?}");
+        }
+        let long = "a".repeat(254);
+        assert_eq!(long.parse::<TenantId>(), Err(ParseIdError::TooLong { limit: 253 }));
+    }
+
+    #[test]
+    fn the_token_endpoint_follows_from_authority_and_tenant() {
+        let tenant: TenantId = "t-1".parse().unwrap();
+        let cases = [
+            ("https://login.microsoftonline.com", "https://login.microsoftonline.com/"),
+            ("https://login.microsoftonline.com/", "https://login.microsoftonline.com/"),
+            (
+                "https://westus2.r.login.microsoft.com:8443/",
+                "https://westus2.r.login.microsoft.com:8443/",
+            ),
+            ("https://localhost/base/", "https://localhost/base/"),
+            ("https://localhost/base", "https://localhost/base/"),
+        ];
+        for (text, base) in cases {
+            let authority: Authority = text.parse().unwrap();
+            let expected = format!("{base}t-1/oauth2/v2.0/token");
+            assert_eq!(authority.token_endpoint(&tenant).as_str(), expected);
+        }
+    }
+
+    #[test]
+    fn an_authority_is_https_and_nothing_more_than_a_base() {
+        let parse = |text: &str| text.parse::<Authority>().unwrap_err();
+        assert_eq!(parse(""), ParseAuthorityError::Empty);
+        assert_eq!(parse("  "), ParseAuthorityError::Empty);
+        assert_eq!(parse("http://login.microsoftonline.com/"), ParseAuthorityError::NotHttps);
+        assert_eq!(parse("https://u:p@login.microsoftonline.com/"), ParseAuthorityError::TooMuch);
+        assert_eq!(parse("https://login.microsoftonline.com/?a=b"), ParseAuthorityError::TooMuch);
+        assert!(matches!(parse("login.microsoftonline.com"), ParseAuthorityError::NotAUrl(_)));
+        assert!(matches!(parse("https://"), ParseAuthorityError::NotAUrl(_)));
+    }
+}

@@ -1,0 +1,88 @@
+//! Text and bytes that cannot be printed and are wiped when they go.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// Text that no output may hold: it has no `Display`, its `Debug` prints a fixed word, it cannot
+/// be cloned, and its memory is wiped on drop.
+pub struct SecretText(Zeroizing<String>);
+
+impl SecretText {
+    /// Whether there is no text at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text itself, for the few places that must have it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for SecretText {
+    fn from(text: String) -> Self {
+        Self(Zeroizing::new(text))
+    }
+}
+
+impl From<&str> for SecretText {
+    fn from(text: &str) -> Self {
+        Self(Zeroizing::new(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretText(***)")
+    }
+}
+
+/// Bytes that no output may hold, with the same promises as [`SecretText`].
+pub struct SecretBytes(Zeroizing<Vec<u8>>);
+
+impl SecretBytes {
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The bytes themselves, for the few places that must have them.
+    pub(crate) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for SecretBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+}
+
+impl From<Zeroizing<Vec<u8>>> for SecretBytes {
+    fn from(bytes: Zeroizing<Vec<u8>>) -> Self {
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for SecretBytes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretBytes(***)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_prints_a_fixed_word() {
+        assert_eq!(format!("{:?}", SecretText::from("planted")), "SecretText(***)");
+        assert_eq!(format!("{:#?}", SecretBytes::from(b"planted".to_vec())), "SecretBytes(***)");
+    }
+}
