@@ -15,11 +15,13 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+pub mod hosted_cluster;
 pub mod objects;
 pub mod parameters;
 pub mod secret_provider_class;
 mod source_text;
 
+pub use hosted_cluster::{HostedCluster, ReadHostedClusterError};
 pub use objects::{FileName, ObjectEntry, ObjectFormat, ObjectKind, ObjectVersion};
 pub use parameters::{IdentityMode, ParameterProblem, ParameterProblems, ProviderParameters};
 pub use secret_provider_class::SecretProviderClass;

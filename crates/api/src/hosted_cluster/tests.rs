@@ -1,0 +1,121 @@
+use lanyard_vocabulary::Component;
+
+use super::*;
+
+const HEAD: &str = "apiVersion: hypershift.openshift.io/v1beta1\nkind: HostedCluster\n";
+
+fn read(text: &str) -> Result<HostedCluster, ReadHostedClusterError> {
+    HostedCluster::parse_yaml(text)
+}
+
+fn azure(cluster: HostedCluster) -> AzurePlatform {
+    cluster.spec.unwrap().platform.unwrap().azure.unwrap()
+}
+
+#[test]
+fn every_field_on_the_path_has_its_name_in_the_api() {
+    let text = include_str!("../../../../examples/hostedcluster.yaml");
+    let cluster = read(text).unwrap();
+    let spec = cluster.spec.clone().unwrap();
+    let azure = azure(cluster.clone());
+    let identities = azure.authentication.clone().unwrap().managed_identities.unwrap();
+    let control_plane = identities.control_plane.unwrap();
+    assert_eq!(control_plane.identities.len(), 8);
+    assert_eq!(control_plane.unknown, Map::new());
+    assert_eq!(azure.unknown, Map::new());
+    assert_eq!(identities.data_plane.unwrap().unknown, Map::new());
+    let kms = spec.secret_encryption.unwrap().kms.unwrap().azure.unwrap();
+    assert_eq!(kms.unknown, Map::new());
+    assert!(kms.kms.unwrap().credentials_secret_name.is_some());
+    assert!(spec.unknown.contains_key("etcd"), "{:?}", spec.unknown.keys());
+}
+
+#[test]
+fn what_is_read_is_written_again_with_its_unknown_fields() {
+    let text = format!(
+        "{HEAD}metadata: {{name: c, namespace: n}}\nfuture: {{a: [1, true]}}\nspec:\n  x: y\n  platform:\n    azure:\n      resourceGroupName: oops\n      azureAuthenticationConfig:\n        managedIdentities:\n          controlPlane:\n            velero: {{clientID: a}}\n            disk: {{credentialsSecretName: d, more: 1}}\n"
+    );
+    let cluster = read(&text).unwrap();
+    let value = serde_json::to_value(&cluster).unwrap();
+    assert_eq!(value["future"]["a"][1], true);
+    let platform = &value["spec"]["platform"]["azure"];
+    assert_eq!(platform["resourceGroupName"], "oops");
+    let control_plane = &platform["azureAuthenticationConfig"]["managedIdentities"]["controlPlane"];
+    assert_eq!(control_plane["velero"]["clientID"], "a");
+    assert_eq!(control_plane["disk"]["more"], 1);
+    let again: HostedCluster = serde_json::from_value(value).unwrap();
+    assert_eq!(again, cluster);
+}
+
+#[test]
+fn scalars_of_text_fields_keep_their_text() {
+    let text = format!(
+        "{HEAD}spec:\n  platform:\n    azure:\n      azureAuthenticationConfig:\n        managedIdentities:\n          controlPlane:\n            disk: {{credentialsSecretName: 0644, clientID: 1e5}}\n            file:\n"
+    );
+    let managed = azure(read(&text).unwrap()).authentication.unwrap().managed_identities.unwrap();
+    let identities = managed.control_plane.unwrap().identities;
+    let disk = &identities[&Component::Disk];
+    assert_eq!(disk.credentials_secret_name.as_deref(), Some("0644"));
+    assert_eq!(disk.client_id.as_deref(), Some("1e5"));
+    assert!(!identities.contains_key(&Component::File));
+}
+
+#[test]
+fn other_documents_are_passed_over_and_places_stay_those_of_the_text() {
+    let text = format!(
+        "kind: Secret\napiVersion: v1\n---\n{HEAD}metadata:\n  name: c\nspec:\n  infraID: i\n---\nkind: NodePool\n"
+    );
+    assert_eq!(read(&text).unwrap().spec.unwrap().infra_id.as_deref(), Some("i"));
+    let wrong = text.replace("infraID: i", "infraID: [i]");
+    let error = read(&wrong).unwrap_err();
+    assert!(matches!(error, ReadHostedClusterError::Field { line: 9, .. }), "{error:?}");
+}
+
+#[test]
+fn a_text_without_exactly_one_hosted_cluster_is_refused() {
+    let cases = [
+        ("", "there is no HostedCluster, only: nothing"),
+        (
+            "- a\n- kind\n- HostedCluster\n",
+            "there is no HostedCluster, only: a document without a kind on line 1",
+        ),
+        (
+            "kind: NodePool\napiVersion: hypershift.openshift.io/v1beta1\nspec: {kind: HostedCluster}\n",
+            "there is no HostedCluster, only: hypershift.openshift.io/v1beta1 NodePool",
+        ),
+        (
+            "kind: HostedCluster\napiVersion: hypershift.openshift.io/v1alpha1\n",
+            "the HostedCluster on line 1 has apiVersion `hypershift.openshift.io/v1alpha1`",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = read(text).unwrap_err();
+        assert_eq!(error.to_string(), expected, "{text:?}");
+        assert!(error.hint().is_some());
+    }
+    let two = format!("{HEAD}---\n{HEAD}");
+    assert_eq!(
+        read(&two).unwrap_err().to_string(),
+        "there are 2 HostedClusters, on the lines 1, 3"
+    );
+}
+
+#[test]
+fn errors_name_the_place_and_what_was_found_there() {
+    let error = read("kind: HostedCluster\nspec: [\n").unwrap_err();
+    assert!(matches!(error, ReadHostedClusterError::NotYaml { .. }), "{error:?}");
+    let error = read(&format!("{HEAD}spec:\n  platform: text\n")).unwrap_err().to_string();
+    assert!(error.starts_with("line 4, column 13: "), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+    insta::assert_snapshot!(error);
+}
+
+#[test]
+fn json_is_read_too() {
+    let text = format!(
+        "{{\"apiVersion\": \"{}\", \"kind\": \"{}\", \"spec\": {{\"infraID\": \"x\"}}}}",
+        HostedCluster::API_VERSION,
+        HostedCluster::KIND
+    );
+    assert_eq!(read(&text).unwrap().spec.unwrap().infra_id.as_deref(), Some("x"));
+}
