@@ -1,1 +1,38 @@
-//! Mounting secrets into pods: atomic publish, retired generations, poke
+//! Mounting secrets into pods.
+//!
+//! A [`Volume`] is a directory whose files change all at once, in the layout of the kubelet's
+//! atomic writer, with retired generations that keep waking whoever watches them; a [`Mount`] is
+//! the bounded memory file system that it lies on.
+//!
+//! ```
+//! use lanyard_clock::SystemClock;
+//! use lanyard_node::{FileEntry, Volume};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
+//! let mut volume = Volume::open(dir.path(), SystemClock::shared())?;
+//! let published = volume.publish(&[FileEntry::new("token".parse()?, b"first", 0o644)])?;
+//! assert_eq!(published.generation.number(), 1);
+//! assert_eq!(std::fs::read(dir.path().join("token"))?, b"first");
+//! # Ok(())
+//! # }
+//! ```
+
+mod compare;
+mod directory;
+mod error;
+mod fuse;
+mod generation;
+mod links;
+mod mount;
+mod path;
+mod payload;
+mod volume;
+
+pub use directory::{DiskError, Operation};
+pub use error::PublishError;
+pub use generation::{Generation, ParseGenerationError, SCRUB_GRACE};
+pub use mount::{Mount, MountError, MountOperation};
+pub use path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
+pub use payload::{FileEntry, PayloadProblem};
+pub use volume::{Changed, Published, Scrubbed, Volume};

@@ -1,0 +1,429 @@
+//! One open directory and the system calls on its entries.
+//!
+//! Every name is a single component and no call follows a symbolic link, so that nothing planted
+//! in a volume leads a privileged writer out of it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+use crate::fuse::Fuse;
+
+/// A system call on a volume failed.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {operation} {}", path.display())]
+pub struct DiskError {
+    /// What was tried.
+    pub operation: Operation,
+    /// On what.
+    pub path: PathBuf,
+    /// What came back.
+    #[source]
+    pub source: io::Error,
+}
+
+impl DiskError {
+    /// What to do next, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(
+                "the file system of the volume is full: free space, or let the node give it more",
+            ),
+            io::ErrorKind::ReadOnlyFilesystem => Some(
+                "the volume's own directory must be writable; only the pods' mounts of it are read-only",
+            ),
+            io::ErrorKind::PermissionDenied if self.operation == Operation::ChangeOwner => Some(
+                "giving a file to a group that is not one's own needs CAP_CHOWN: run as root, or leave out the group",
+            ),
+            io::ErrorKind::PermissionDenied => {
+                Some("run as the owner of the volume's directory, or as root")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the same call may succeed later with nothing changed in the request.
+    pub fn is_transient(&self) -> bool {
+        use io::ErrorKind::{Interrupted, OutOfMemory, QuotaExceeded, ResourceBusy, StorageFull};
+        matches!(
+            self.source.kind(),
+            StorageFull | QuotaExceeded | ResourceBusy | Interrupted | OutOfMemory
+        ) || [Errno::MFILE, Errno::NFILE, Errno::IO]
+            .iter()
+            .any(|errno| self.source.raw_os_error() == Some(errno.raw_os_error()))
+    }
+}
+
+/// What was done to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Open it.
+    Open,
+    /// List it.
+    List,
+    /// Read it.
+    Read,
+    /// Create it.
+    Create,
+    /// Write into it.
+    Write,
+    /// Set its permission bits.
+    ChangeMode,
+    /// Set its group.
+    ChangeOwner,
+    /// Make it a symbolic link.
+    Link,
+    /// Move it into place.
+    Rename,
+    /// Remove it.
+    Remove,
+    /// Truncate it.
+    Truncate,
+    /// Flush it to stable storage.
+    Sync,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Open => "open",
+            Self::List => "list",
+            Self::Read => "read",
+            Self::Create => "create",
+            Self::Write => "write",
+            Self::ChangeMode => "set the mode of",
+            Self::ChangeOwner => "set the group of",
+            Self::Link => "create the link",
+            Self::Rename => "move into place",
+            Self::Remove => "remove",
+            Self::Truncate => "truncate",
+            Self::Sync => "flush",
+        })
+    }
+}
+
+/// An open directory. Clones share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Directory {
+    file: Arc<File>,
+    path: PathBuf,
+    fuse: Fuse,
+}
+
+/// What stands under a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Occupant {
+    Link(OsString),
+    Directory,
+    /// A regular file, or something stranger.
+    File,
+}
+
+/// Permission bits and group of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Attributes {
+    pub(crate) mode: u32,
+    pub(crate) gid: u32,
+}
+
+impl Directory {
+    pub(crate) fn open(path: &Path, fuse: Fuse) -> Result<Self, DiskError> {
+        let file = fs::open(path, DIRECTORY, Mode::empty())
+            .map_err(|errno| failure(Operation::Open, path, errno))?;
+        Ok(Self { file: Arc::new(file.into()), path: path.to_owned(), fuse })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn open_child(&self, name: &OsStr) -> Result<Self, DiskError> {
+        let file = fs::openat(&*self.file, name, DIRECTORY, Mode::empty())
+            .map_err(|errno| self.failure(Operation::Open, name, errno))?;
+        let path = self.path.join(name);
+        Ok(Self { file: Arc::new(file.into()), path, fuse: self.fuse.clone() })
+    }
+
+    /// The directory under `name`, if there is one that can be opened as such.
+    pub(crate) fn find_child(&self, name: &OsStr) -> Result<Option<Self>, DiskError> {
+        match self.open_child(name) {
+            Ok(child) => Ok(Some(child)),
+            Err(error) if is_absence(&error.source) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The names in the directory and what stands under them, in no order.
+    pub(crate) fn list(&self) -> Result<Vec<(OsString, Occupant)>, DiskError> {
+        let failed = |errno| failure(Operation::List, &self.path, errno);
+        let mut entries = Vec::new();
+        for entry in fs::Dir::read_from(&*self.file).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if let Some(occupant) = self.occupant(name, entry.file_type())? {
+                entries.push((name.to_owned(), occupant));
+            }
+        }
+        Ok(entries)
+    }
+
+    fn occupant(&self, name: &OsStr, told: FileType) -> Result<Option<Occupant>, DiskError> {
+        // Some file systems do not tell the type while listing.
+        let kind = match told {
+            FileType::Unknown => match fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+                Err(Errno::NOENT) => return Ok(None),
+                Err(errno) => return Err(self.failure(Operation::List, name, errno)),
+            },
+            told => told,
+        };
+        Ok(match kind {
+            FileType::Symlink => self.read_link(name)?.map(Occupant::Link),
+            FileType::Directory => Some(Occupant::Directory),
+            _ => Some(Occupant::File),
+        })
+    }
+
+    /// The target of the link `name`; nothing where no link stands under the name.
+    pub(crate) fn read_link(&self, name: &OsStr) -> Result<Option<OsString>, DiskError> {
+        match fs::readlinkat(&*self.file, name, Vec::new()) {
+            Ok(target) => Ok(Some(OsString::from_vec(target.into_bytes()))),
+            Err(Errno::NOENT | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(self.failure(Operation::Read, name, errno)),
+        }
+    }
+
+    pub(crate) fn attributes(&self, name: &OsStr) -> Result<Attributes, DiskError> {
+        let stat = fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| self.failure(Operation::Read, name, errno))?;
+        Ok(Attributes { mode: stat.st_mode & PERMISSIONS, gid: stat.st_gid })
+    }
+
+    pub(crate) fn len(&self, name: &OsStr) -> Result<u64, DiskError> {
+        let stat = fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| self.failure(Operation::Read, name, errno))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// Whether the file `name` holds exactly `content`. What is read is wiped.
+    pub(crate) fn holds(&self, name: &OsStr, content: &[u8]) -> Result<bool, DiskError> {
+        let mut file = match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE, Mode::empty()) {
+            Ok(file) => File::from(file),
+            // A file that its own owner may not read can only be written anew.
+            Err(Errno::ACCESS) => return Ok(false),
+            Err(errno) => return Err(self.failure(Operation::Open, name, errno)),
+        };
+        let failed = |source| self.failure(Operation::Read, name, source);
+        let length = file.metadata().map_err(failed)?.len();
+        if usize::try_from(length).ok() != Some(content.len()) {
+            return Ok(false);
+        }
+        let mut buffer = Zeroizing::new([0; 4096]);
+        let mut rest = content;
+        loop {
+            let count = file.read(&mut *buffer).map_err(failed)?;
+            match rest.split_at_checked(count) {
+                _ if count == 0 => return Ok(rest.is_empty()),
+                Some((expected, after)) if expected == &buffer[..count] => rest = after,
+                _ => return Ok(false),
+            }
+        }
+    }
+
+    /// Creates the directory `name`, readable by all whatever the umask is.
+    pub(crate) fn create_child(&self, name: &OsStr) -> Result<Self, DiskError> {
+        self.step(Operation::Create, name)?;
+        fs::mkdirat(&*self.file, name, Mode::from_raw_mode(DIRECTORY_MODE))
+            .map_err(|errno| self.failure(Operation::Create, name, errno))?;
+        let child = self.open_child(name)?;
+        self.step(Operation::ChangeMode, name)?;
+        fs::fchmod(&child.file, Mode::from_raw_mode(DIRECTORY_MODE))
+            .map_err(|errno| self.failure(Operation::ChangeMode, name, errno))?;
+        Ok(child)
+    }
+
+    /// Creates the file `name`, whole and flushed.
+    pub(crate) fn create_file(
+        &self,
+        name: &OsStr,
+        content: &[u8],
+        attributes: Attributes,
+    ) -> Result<(), DiskError> {
+        self.step(Operation::Create, name)?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | SAFE;
+        let file = fs::openat(&*self.file, name, flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| self.failure(Operation::Create, name, errno))?;
+        let mut file = File::from(file);
+        self.step(Operation::Write, name)?;
+        file.write_all(content).map_err(|error| self.failure(Operation::Write, name, error))?;
+        self.apply_attributes(&file, name, attributes)?;
+        self.step(Operation::Sync, name)?;
+        file.sync_all().map_err(|error| self.failure(Operation::Sync, name, error))
+    }
+
+    /// Gives the file `name` other permission bits or another group.
+    pub(crate) fn change_attributes(
+        &self,
+        name: &OsStr,
+        attributes: Attributes,
+    ) -> Result<(), DiskError> {
+        let file = self.open_granted(name, OFlags::RDONLY)?;
+        self.apply_attributes(&file, name, attributes)
+    }
+
+    /// Sets the group, then the mode: a change of owner clears the set-id bits.
+    fn apply_attributes(
+        &self,
+        file: &File,
+        name: &OsStr,
+        attributes: Attributes,
+    ) -> Result<(), DiskError> {
+        let metadata = fs::fstat(file).map_err(|e| self.failure(Operation::Read, name, e))?;
+        if metadata.st_gid != attributes.gid {
+            self.step(Operation::ChangeOwner, name)?;
+            fs::fchown(file, None, Some(fs::Gid::from_raw(attributes.gid)))
+                .map_err(|errno| self.failure(Operation::ChangeOwner, name, errno))?;
+        }
+        self.step(Operation::ChangeMode, name)?;
+        fs::fchmod(file, Mode::from_raw_mode(attributes.mode))
+            .map_err(|errno| self.failure(Operation::ChangeMode, name, errno))
+    }
+
+    /// Writes into the file `name` without changing it, so that whoever watches it is told of a
+    /// write: the first byte over itself, or the length zero over the length zero.
+    pub(crate) fn poke_file(&self, name: &OsStr) -> Result<(), DiskError> {
+        let file = self.open_granted(name, OFlags::RDWR)?;
+        let mut first = Zeroizing::new([0; 1]);
+        let count = rustix::io::pread(&file, &mut *first, 0)
+            .map_err(|errno| self.failure(Operation::Read, name, errno))?;
+        self.step(Operation::Write, name)?;
+        if count == 0 {
+            fs::ftruncate(&file, 0).map_err(|e| self.failure(Operation::Truncate, name, e))
+        } else {
+            rustix::io::pwrite(&file, &*first, 0)
+                .map(|_one| ())
+                .map_err(|errno| self.failure(Operation::Write, name, errno))
+        }
+    }
+
+    /// Empties the file `name`; the inode and whatever watches it live on.
+    pub(crate) fn truncate_file(&self, name: &OsStr) -> Result<(), DiskError> {
+        let file = self.open_granted(name, OFlags::RDWR)?;
+        self.step(Operation::Truncate, name)?;
+        fs::ftruncate(&file, 0).map_err(|errno| self.failure(Operation::Truncate, name, errno))
+    }
+
+    /// Opens the file `name` though its mode may not let its own owner: who is not root needs the
+    /// bits, and is given them. Readers keep theirs.
+    fn open_granted(&self, name: &OsStr, flags: OFlags) -> Result<File, DiskError> {
+        let open = || fs::openat(&*self.file, name, flags | SAFE, Mode::empty());
+        let opened = match open() {
+            Err(Errno::ACCESS) => {
+                let mode = self.attributes(name)?.mode | OWNER_ACCESS;
+                self.step(Operation::ChangeMode, name)?;
+                fs::chmodat(&*self.file, name, Mode::from_raw_mode(mode), AtFlags::empty())
+                    .map_err(|errno| self.failure(Operation::ChangeMode, name, errno))?;
+                open()
+            }
+            opened => opened,
+        };
+        opened.map(File::from).map_err(|errno| self.failure(Operation::Open, name, errno))
+    }
+
+    pub(crate) fn link(&self, name: &OsStr, target: &OsStr) -> Result<(), DiskError> {
+        self.step(Operation::Link, name)?;
+        fs::symlinkat(target, &*self.file, name)
+            .map_err(|errno| self.failure(Operation::Link, name, errno))
+    }
+
+    /// Moves `from` over `to` in one step; a link or file under `to` is gone.
+    pub(crate) fn rename(&self, from: &OsStr, to: &OsStr) -> Result<(), DiskError> {
+        self.step(Operation::Rename, to)?;
+        fs::renameat(&*self.file, from, &*self.file, to)
+            .map_err(|errno| self.failure(Operation::Rename, to, errno))
+    }
+
+    /// Swaps what stands under two names in one step.
+    pub(crate) fn exchange(&self, one: &OsStr, other: &OsStr) -> Result<(), DiskError> {
+        self.step(Operation::Rename, other)?;
+        fs::renameat_with(&*self.file, one, &*self.file, other, RenameFlags::EXCHANGE)
+            .map_err(|errno| self.failure(Operation::Rename, other, errno))
+    }
+
+    /// Removes whatever stands under `name`, if anything does. Content is truncated first, so
+    /// that no open file or deleted inode keeps it.
+    pub(crate) fn remove(&self, name: &OsStr) -> Result<(), DiskError> {
+        let kind = match fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => FileType::from_raw_mode(stat.st_mode),
+            Err(Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(self.failure(Operation::Read, name, errno)),
+        };
+        let flags = if kind == FileType::Directory {
+            let child = self.open_child(name)?;
+            for (inner, _) in child.list()? {
+                child.remove(&inner)?;
+            }
+            AtFlags::REMOVEDIR
+        } else {
+            if kind == FileType::RegularFile {
+                self.truncate_file(name)?;
+            }
+            AtFlags::empty()
+        };
+        self.step(Operation::Remove, name)?;
+        match fs::unlinkat(&*self.file, name, flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(self.failure(Operation::Remove, name, errno)),
+        }
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), DiskError> {
+        self.fuse.burn().map_err(|error| failure(Operation::Sync, &self.path, error))?;
+        fs::fsync(&*self.file).map_err(|errno| failure(Operation::Sync, &self.path, errno))
+    }
+
+    /// Stands before every call that changes something: the place where a test may crash.
+    fn step(&self, operation: Operation, name: &OsStr) -> Result<(), DiskError> {
+        self.fuse.burn().map_err(|error| self.failure(operation, name, error))
+    }
+
+    fn failure(&self, operation: Operation, name: &OsStr, s: impl Into<io::Error>) -> DiskError {
+        failure(operation, &self.path.join(name), s)
+    }
+}
+
+fn failure(operation: Operation, path: &Path, source: impl Into<io::Error>) -> DiskError {
+    DiskError { operation, path: path.to_owned(), source: source.into() }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    [Errno::NOENT, Errno::NOTDIR, Errno::LOOP]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Removes the directory at `path` unless something is in it; one that is gone is fine.
+pub(crate) fn remove_if_empty(path: &Path) -> Result<(), DiskError> {
+    match fs::unlinkat(fs::CWD, path, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),
+        Err(errno) => Err(failure(Operation::Remove, path, errno)),
+    }
+}
+
+const SAFE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(SAFE);
+const DIRECTORY_MODE: u32 = 0o755;
+const PERMISSIONS: u32 = 0o7777;
+const OWNER_ACCESS: u32 = 0o600;

@@ -1,0 +1,57 @@
+//! What can go wrong with a volume.
+
+use std::path::PathBuf;
+
+use crate::directory::DiskError;
+use crate::mount::MountError;
+use crate::payload::PayloadProblem;
+
+/// A volume could not be published, scrubbed or unpublished.
+///
+/// Before the swap a failure leaves the volume as it was; after it, readers have the new files
+/// and the next publish finishes what is left.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// The list of files cannot be the content of a volume.
+    #[error("the files for {} are refused: {}", dir.display(), texts(problems))]
+    Payload {
+        /// The volume.
+        dir: PathBuf,
+        /// Everything that is wrong with the list.
+        problems: Vec<PayloadProblem>,
+    },
+    /// A system call failed.
+    #[error("could not change the volume")]
+    Disk(#[from] DiskError),
+    /// The mount of the volume could not be changed.
+    #[error("could not change the mount of the volume")]
+    Mount(#[from] MountError),
+}
+
+impl PublishError {
+    /// What to do next, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Payload { .. } => Some(
+                "give every object of the SecretProviderClass a path of its own (`objectAlias`), none below another's",
+            ),
+            Self::Disk(error) => error.hint(),
+            Self::Mount(error) => error.hint(),
+        }
+    }
+
+    /// Whether the same call may succeed later with nothing changed in the request.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Payload { .. } => false,
+            Self::Disk(error) => error.is_transient(),
+            Self::Mount(error) => error.is_transient(),
+        }
+    }
+}
+
+fn texts(problems: &[PayloadProblem]) -> String {
+    let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    texts.join("; ")
+}

@@ -1,0 +1,210 @@
+//! The names of generations, and what they tell.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// The name of one generation of a volume's files: `..YYYY_MM_DD_hh_mm_ss.<suffix>`, in UTC.
+///
+/// The layout is the kubelet's. Where the kubelet draws a random suffix, ours counts: names order
+/// generations after a restart, and though the clock went back. A suffix that is no number, which
+/// another writer may have left, counts as zero.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Generation {
+    number: u64,
+    written: Timestamp,
+    name: String,
+}
+
+impl Generation {
+    /// The generation that was written at `written` as number `number`.
+    pub fn new(number: u64, written: Timestamp) -> Self {
+        let stamp = written.to_zoned(TimeZone::UTC).strftime(STAMP_FORMAT);
+        Self { number, written: whole_second(written), name: format!("..{stamp}.{number}") }
+    }
+
+    /// The count of the generation: newer ones have greater numbers.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// When the generation was written, to the second.
+    pub const fn written(&self) -> Timestamp {
+        self.written
+    }
+
+    /// The name of the directory.
+    pub fn as_str(&self) -> &str {
+        &self.name
+    }
+}
+
+impl FromStr for Generation {
+    type Err = ParseGenerationError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refused = || ParseGenerationError { name: text.to_owned() };
+        let (stamp, suffix) = text
+            .strip_prefix("..")
+            .and_then(|rest| rest.split_once('.'))
+            .filter(|(_, suffix)| !suffix.is_empty() && !suffix.contains(['/', '\0']))
+            .ok_or_else(refused)?;
+        let civil = DateTime::strptime(STAMP_FORMAT, stamp).map_err(|_malformed| refused())?;
+        let written = civil.to_zoned(TimeZone::UTC).map_err(|_out_of_range| refused())?.timestamp();
+        let number = suffix.parse().unwrap_or(0);
+        Ok(Self { number, written, name: text.to_owned() })
+    }
+}
+
+impl Ord for Generation {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.number.cmp(&other.number).then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for Generation {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.name)
+    }
+}
+
+/// A name is not that of a generation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is not of the form `..YYYY_MM_DD_hh_mm_ss.<suffix>`")]
+pub struct ParseGenerationError {
+    /// The name as it came.
+    pub name: String,
+}
+
+/// How long a retired generation keeps its content, for readers that opened it before the swap.
+pub const SCRUB_GRACE: SignedDuration = SignedDuration::from_secs(60);
+
+/// The generations of a volume, told apart by what may be done with them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Generations {
+    /// The one that `..data` names.
+    pub(crate) current: Option<Generation>,
+    /// Those that were current once, oldest first: somebody may watch their files.
+    pub(crate) retired: Vec<Generation>,
+    /// Those that a crash left before they became current: nobody has seen them.
+    pub(crate) abandoned: Vec<Generation>,
+}
+
+impl Generations {
+    /// Tells the generations apart. Numbers grow and only the newest ever becomes current, so
+    /// whatever is newer than the current one was never seen.
+    pub(crate) fn tell_apart(mut all: Vec<Generation>, current: Option<Generation>) -> Self {
+        all.sort();
+        let Some(current) = current else {
+            return Self { current: None, retired: Vec::new(), abandoned: all };
+        };
+        all.retain(|generation| *generation != current);
+        let (retired, abandoned) = all.into_iter().partition(|generation| *generation < current);
+        Self { current: Some(current), retired, abandoned }
+    }
+
+    /// The generation to write next.
+    pub(crate) fn next(&self, now: Timestamp) -> Generation {
+        let newest = self.abandoned.last().or(self.current.as_ref());
+        Generation::new(newest.map_or(0, Generation::number).saturating_add(1), now)
+    }
+
+    /// When each retired generation may be scrubbed: a grace after its successor was written,
+    /// counted from the end of the second that the name tells.
+    pub(crate) fn scrub_times(&self) -> impl Iterator<Item = (&Generation, Timestamp)> {
+        let successors = self.retired.iter().skip(1).chain(self.current.as_ref());
+        let grace = SCRUB_GRACE.saturating_add(SignedDuration::from_secs(1));
+        self.retired.iter().zip(successors).map(move |(generation, successor)| {
+            (generation, successor.written().saturating_add(grace).unwrap_or(Timestamp::MAX))
+        })
+    }
+}
+
+const STAMP_FORMAT: &str = "%Y_%m_%d_%H_%M_%S";
+
+fn whole_second(at: Timestamp) -> Timestamp {
+    at.round(jiff::TimestampRound::new().smallest(jiff::Unit::Second).mode(jiff::RoundMode::Floor))
+        .unwrap_or(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn a_generation_is_named_as_the_kubelet_names_it() {
+        let written = "2026-11-21T12:17:57.999Z".parse().unwrap();
+        let generation = Generation::new(42, written);
+        assert_eq!(generation.as_str(), "..2026_11_21_12_17_57.42");
+        assert_eq!(generation.as_str().parse::<Generation>(), Ok(generation));
+    }
+
+    #[test]
+    fn the_names_of_other_writers_are_read_and_other_names_are_not() {
+        let kubelet: Generation = "..2026_11_21_12_17_57.3285412978".parse().unwrap();
+        assert_eq!(kubelet.number(), 3_285_412_978);
+        let foreign: Generation = "..2026_11_21_12_17_57.a1b2".parse().unwrap();
+        assert_eq!(foreign.number(), 0);
+        for name in [
+            "..data",
+            "..data_tmp",
+            "..2026_11_21_12_17_57",
+            "..2026_11_21_12_17_57.",
+            "..2026_13_21_12_17_57.1",
+            "2026_11_21_12_17_57.1",
+            "..2026_11_21_12_17_57.1/a",
+        ] {
+            assert!(name.parse::<Generation>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_newer_than_the_current_generation_was_never_seen() {
+        let [first, second, third, fourth] = [1, 2, 3, 4].map(|n| Generation::new(n, at(0)));
+        let all = vec![fourth.clone(), second.clone(), first.clone(), third.clone()];
+        let told = Generations::tell_apart(all, Some(third.clone()));
+        assert_eq!(told.current, Some(third));
+        assert_eq!(told.retired, [first, second]);
+        assert_eq!(told.abandoned, [fourth]);
+        assert_eq!(told.next(at(0)).number(), 5);
+    }
+
+    #[test]
+    fn a_retired_generation_is_scrubbed_a_grace_after_its_successor_was_written() {
+        let all = [(1, 100), (2, 200), (3, 300)].map(|(n, second)| Generation::new(n, at(second)));
+        let told = Generations::tell_apart(all.to_vec(), Some(all[2].clone()));
+        let times: Vec<_> = told.scrub_times().map(|(g, time)| (g.number(), time)).collect();
+        assert_eq!(times, [(1, at(261)), (2, at(361))]);
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_never_panics_and_keeps_the_name(name in ".{0,40}") {
+            if let Ok(generation) = name.parse::<Generation>() {
+                prop_assert_eq!(generation.as_str(), name);
+            }
+        }
+
+        #[test]
+        fn every_name_we_write_is_read_back(number: u64, second in 0i64..=4_102_444_800) {
+            let generation = Generation::new(number, at(second));
+            prop_assert_eq!(generation.as_str().parse::<Generation>(), Ok(generation));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! A memory file system for a volume.
+
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statvfs;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+
+/// A tmpfs that holds a volume: no set-id, no devices, no programs, mode 0755, bounded, and never
+/// swapped out where the kernel can promise that (Linux 6.4).
+///
+/// A fresh mount is undone when it is dropped before [`Mount::keep`], so that a first publish
+/// that fails leaves no empty volume behind. A kept mount outlives the process, as the pods that
+/// use it do.
+#[derive(Debug)]
+pub struct Mount {
+    dir: PathBuf,
+    kept: bool,
+}
+
+impl Mount {
+    /// Mounts a tmpfs of `size` bytes on `dir`, or takes over the one that an earlier process
+    /// left there: mounts are never stacked.
+    pub fn tmpfs(dir: &Path, size: u64) -> Result<Self, MountError> {
+        if let Some(mount) = Self::find(dir)? {
+            return Ok(mount);
+        }
+        with_or_without_noswap(size, |data| mount("tmpfs", dir, "tmpfs", FLAGS, data.as_c_str()))
+            .map_err(|errno| failure(MountOperation::Mount, dir, errno))?;
+        Ok(Self { dir: dir.to_owned(), kept: false })
+    }
+
+    /// The tmpfs that is mounted on `dir` already, if one is.
+    pub fn find(dir: &Path) -> Result<Option<Self>, MountError> {
+        let failed = |errno| failure(MountOperation::Inspect, dir, errno);
+        if !is_mount_point(dir).map_err(failed)? {
+            return Ok(None);
+        }
+        let kind = rustix::fs::statfs(dir).map_err(failed)?.f_type;
+        if kind == TMPFS_MAGIC {
+            Ok(Some(Self { dir: dir.to_owned(), kept: true }))
+        } else {
+            Err(MountError::Foreign { dir: dir.to_owned() })
+        }
+    }
+
+    /// Where the tmpfs is mounted.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Lets the mount outlive this value: the volume is whole.
+    pub fn keep(&mut self) {
+        self.kept = true;
+    }
+
+    /// Grows the tmpfs, if need be, so that files of these lengths fit into it beside what it
+    /// holds. It never shrinks.
+    pub fn reserve(&self, lengths: impl IntoIterator<Item = u64>) -> Result<(), MountError> {
+        let failed = |errno| failure(MountOperation::Resize, &self.dir, errno);
+        let usage = statvfs(&self.dir).map_err(failed)?;
+        // A tmpfs counts in pages, and each file has its own.
+        let page = usage.f_frsize.max(1);
+        let pages = |length: u64| length.div_ceil(page).saturating_mul(page);
+        let bytes = lengths.into_iter().map(pages).fold(0, u64::saturating_add);
+        let free = usage.f_bfree.saturating_mul(page);
+        if free >= bytes {
+            return Ok(());
+        }
+        let used = usage.f_blocks.saturating_sub(usage.f_bfree).saturating_mul(page);
+        let size = used.saturating_add(bytes).saturating_add(SLACK);
+        // A remount must repeat what the mount was made with.
+        with_or_without_noswap(size, |data| mount_remount(&self.dir, FLAGS, data.as_c_str()))
+            .map_err(failed)
+    }
+
+    /// Unmounts the tmpfs, and with it everything in it. Succeeds where nothing is mounted.
+    pub fn unmount(mut self) -> Result<(), MountError> {
+        self.kept = true;
+        self.detach()
+    }
+
+    fn detach(&self) -> Result<(), MountError> {
+        let attempt = |flags| match unmount(&self.dir, UnmountFlags::NOFOLLOW | flags) {
+            Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+            result => result,
+        };
+        // A stray reader must not keep a pod from going away.
+        match attempt(UnmountFlags::empty()) {
+            Err(Errno::BUSY) => attempt(UnmountFlags::DETACH),
+            result => result,
+        }
+        .map_err(|errno| failure(MountOperation::Unmount, &self.dir, errno))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        if let Err(error) = self.detach() {
+            let error: &dyn std::error::Error = &error;
+            tracing::warn!(error, "a mount was left behind");
+        }
+    }
+}
+
+/// A volume's mount could not be made, changed or removed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// A system call failed.
+    #[error("could not {operation} the tmpfs on {}", dir.display())]
+    Call {
+        /// What was tried.
+        operation: MountOperation,
+        /// The mount point.
+        dir: PathBuf,
+        /// What came back.
+        #[source]
+        source: io::Error,
+    },
+    /// Something else is mounted there.
+    #[error("a file system that is no tmpfs is mounted on {}", dir.display())]
+    Foreign {
+        /// The mount point.
+        dir: PathBuf,
+    },
+}
+
+impl MountError {
+    /// What to do next, where there is something to do.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Foreign { .. } => Some("unmount it, or choose another directory"),
+            Self::Call { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => Some(
+                    "mounting needs CAP_SYS_ADMIN: run privileged, or publish into a plain directory",
+                ),
+                io::ErrorKind::NotFound => Some("create the directory first"),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_transient(&self) -> bool {
+        let Self::Call { source, .. } = self else { return false };
+        matches!(source.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::OutOfMemory)
+    }
+}
+
+/// What was done to a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MountOperation {
+    /// Look for it.
+    Inspect,
+    /// Make it.
+    Mount,
+    /// Grow it.
+    Resize,
+    /// Remove it.
+    Unmount,
+}
+
+impl fmt::Display for MountOperation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Inspect => "look for",
+            Self::Mount => "mount",
+            Self::Resize => "grow",
+            Self::Unmount => "unmount",
+        })
+    }
+}
+
+/// Whether something is mounted on `dir`: its device, or else its inode, tells it from an entry
+/// of its parent. No bind mount of a parent's own directory stands under a volume.
+fn is_mount_point(dir: &Path) -> Result<bool, Errno> {
+    let own = rustix::fs::lstat(dir)?;
+    let parent = rustix::fs::lstat(dir.join(".."))?;
+    Ok(own.st_dev != parent.st_dev || own.st_ino == parent.st_ino)
+}
+
+/// Kernels before 6.4, and user namespaces, know no `noswap`.
+fn with_or_without_noswap(
+    size: u64,
+    call: impl Fn(CString) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let options = |more: &str| {
+        CString::new(format!("mode=0755,size={size}{more}")).map_err(|_nul| Errno::INVAL)
+    };
+    match call(options(",noswap")?) {
+        Err(Errno::INVAL | Errno::PERM) => call(options("")?),
+        result => result,
+    }
+}
+
+fn failure(operation: MountOperation, dir: &Path, errno: Errno) -> MountError {
+    MountError::Call { operation, dir: dir.to_owned(), source: errno.into() }
+}
+
+const FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+
+/// Room beyond what is asked for, so that not every publish remounts.
+const SLACK: u64 = 64 * 1024;
+
+/// `TMPFS_MAGIC` of `linux/magic.h`.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;

@@ -1,0 +1,154 @@
+//! The files that a volume shall hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::FilePath;
+
+/// One file that a volume shall hold. The content is borrowed: it stays in the caller's wiped
+/// buffer, and is copied nowhere but into the file.
+#[derive(Clone)]
+pub struct FileEntry<'a> {
+    /// Where in the volume.
+    pub path: FilePath,
+    /// The bytes. Never printed.
+    pub content: &'a [u8],
+    /// The permission bits, `0o7777` at most. They are set explicitly: no umask applies.
+    pub mode: u32,
+    /// The owning group; the group of this process where none is named.
+    pub gid: Option<u32>,
+}
+
+impl<'a> FileEntry<'a> {
+    /// A file of this process's group.
+    pub fn new(path: FilePath, content: &'a [u8], mode: u32) -> Self {
+        Self { path, content, mode, gid: None }
+    }
+}
+
+impl fmt::Debug for FileEntry<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("FileEntry")
+            .field("path", &self.path)
+            .field("content", &"[redacted]")
+            .field("mode", &format_args!("{:#o}", self.mode))
+            .field("gid", &self.gid)
+            .finish()
+    }
+}
+
+/// The whole content of a volume, in which no two files claim one name.
+#[derive(Debug)]
+pub(crate) struct Payload<'a> {
+    files: BTreeMap<&'a str, &'a FileEntry<'a>>,
+}
+
+impl<'a> Payload<'a> {
+    pub(crate) fn parse(entries: &'a [FileEntry<'a>]) -> Result<Self, Vec<PayloadProblem>> {
+        let mut files = BTreeMap::new();
+        let mut problems = Vec::new();
+        if entries.is_empty() {
+            problems.push(PayloadProblem::NoFile);
+        }
+        for entry in entries {
+            if entry.mode > MAX_MODE {
+                problems.push(PayloadProblem::Mode { path: entry.path.clone(), mode: entry.mode });
+            }
+            if files.insert(entry.path.as_str(), entry).is_some() {
+                problems.push(PayloadProblem::Twice { path: entry.path.clone() });
+            }
+        }
+        for entry in files.values() {
+            if let Some(above) = entry.path.ancestors().find_map(|above| files.get(above)) {
+                let (path, above) = (entry.path.clone(), above.path.clone());
+                problems.push(PayloadProblem::UnderFile { path, above });
+            }
+        }
+        if problems.is_empty() { Ok(Self { files }) } else { Err(problems) }
+    }
+
+    /// The files in the order of their paths.
+    pub(crate) fn files(&self) -> impl ExactSizeIterator<Item = &'a FileEntry<'a>> {
+        self.files.values().copied()
+    }
+
+    /// The names that a reader shall see in the volume, sorted.
+    pub(crate) fn tops(&self) -> Vec<&'a str> {
+        let mut tops: Vec<_> = self.files().map(|entry| entry.path.top()).collect();
+        tops.sort_unstable();
+        tops.dedup();
+        tops
+    }
+}
+
+/// Why a list of files cannot be the content of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PayloadProblem {
+    /// There is no file: a volume is never published empty.
+    #[error("there is no file to publish")]
+    NoFile,
+    /// A path is claimed twice.
+    #[error("`{path}` is there twice")]
+    Twice {
+        /// The path.
+        path: FilePath,
+    },
+    /// A path lies under another file's path.
+    #[error("`{path}` lies under `{above}`, which is a file")]
+    UnderFile {
+        /// The path below.
+        path: FilePath,
+        /// The file above it.
+        above: FilePath,
+    },
+    /// A mode has more than permission bits.
+    #[error("mode {mode:#o} of `{path}` has more than permission bits")]
+    Mode {
+        /// The path.
+        path: FilePath,
+        /// The mode as it came.
+        mode: u32,
+    },
+}
+
+const MAX_MODE: u32 = 0o7777;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str, mode: u32) -> FileEntry<'static> {
+        FileEntry::new(path.parse().unwrap(), b"planted-secret", mode)
+    }
+
+    #[test]
+    fn every_problem_of_a_payload_is_told_at_once() {
+        let entries = [entry("a", 0o644), entry("a", 0o644), entry("a/b", 0o100_644)];
+        let problems = Payload::parse(&entries).unwrap_err();
+        let texts: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        let expected = [
+            "`a` is there twice",
+            "mode 0o100644 of `a/b` has more than permission bits",
+            "`a/b` lies under `a`, which is a file",
+        ];
+        assert_eq!(texts, expected);
+        assert_eq!(Payload::parse(&[]).unwrap_err(), [PayloadProblem::NoFile]);
+    }
+
+    #[test]
+    fn siblings_whose_names_sort_between_a_file_and_its_children_hide_no_conflict() {
+        let entries = [entry("a", 0), entry("a-b", 0), entry("a/b/c", 0)];
+        let problems = Payload::parse(&entries).unwrap_err();
+        assert_eq!(problems.len(), 1);
+        assert!(matches!(&problems[0], PayloadProblem::UnderFile { .. }));
+    }
+
+    #[test]
+    fn the_content_is_never_printed() {
+        let text = format!("{:?}", entry("a", 0o600));
+        assert!(!text.contains("planted") && !text.contains("112"), "{text}");
+        assert!(text.contains("0o600"));
+    }
+}
