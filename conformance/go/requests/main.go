@@ -1,0 +1,124 @@
+// The reference requests: what azidentity and azsecrets send for given inputs. The judge records
+// them on the wire and compares ours with them, field by field; this program prints nothing that
+// is compared.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azsecrets"
+)
+
+// inputs is the object that the judge writes to standard input.
+type inputs struct {
+	Tenant      string `json:"tenant"`
+	Client      string `json:"client"`
+	Certificate string `json:"certificate"`
+	TokenFile   string `json:"token_file"`
+	Scope       string `json:"scope"`
+	Vault       string `json:"vault"`
+	SecretName  string `json:"secret_name"`
+}
+
+func main() {
+	var in inputs
+	err := json.NewDecoder(os.Stdin).Decode(&in)
+	if err == nil && len(os.Args) == 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		err = run(ctx, os.Args[1], in)
+	} else if err == nil {
+		err = errors.New("usage: requests CASE < inputs.json")
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "requests:", err)
+		os.Exit(1)
+	}
+	fmt.Println("{}")
+}
+
+func run(ctx context.Context, name string, in inputs) error {
+	switch name {
+	case "certificate":
+		return token(ctx, in, certificateCredential)
+	case "federated":
+		return token(ctx, in, federatedCredential)
+	case "managed-identity":
+		return token(ctx, in, managedIdentityCredential)
+	case "secret":
+		return secret(ctx, in)
+	default:
+		return fmt.Errorf("no case is called %q", name)
+	}
+}
+
+func token(
+	ctx context.Context, in inputs, build func(inputs) (azcore.TokenCredential, error),
+) error {
+	credential, err := build(in)
+	if err != nil {
+		return err
+	}
+	_, err = credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{in.Scope}})
+	return err
+}
+
+// certificateCredential has the settings of msi-dataplane: the chain is sent, and the authority,
+// which may be regional, is not looked up.
+func certificateCredential(in inputs) (azcore.TokenCredential, error) {
+	content, err := os.ReadFile(in.Certificate)
+	if err != nil {
+		return nil, err
+	}
+	chain, key, err := azidentity.ParseCertificates(content, nil)
+	if err != nil {
+		return nil, err
+	}
+	return azidentity.NewClientCertificateCredential(in.Tenant, in.Client, chain, key,
+		&azidentity.ClientCertificateCredentialOptions{
+			SendCertificateChain:     true,
+			DisableInstanceDiscovery: true,
+		})
+}
+
+func federatedCredential(in inputs) (azcore.TokenCredential, error) {
+	return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+		ClientID:                 in.Client,
+		TenantID:                 in.Tenant,
+		TokenFilePath:            in.TokenFile,
+		DisableInstanceDiscovery: true,
+	})
+}
+
+func managedIdentityCredential(in inputs) (azcore.TokenCredential, error) {
+	return azidentity.NewManagedIdentityCredential(&azidentity.ManagedIdentityCredentialOptions{
+		ID: azidentity.ClientID(in.Client),
+	})
+}
+
+func secret(ctx context.Context, in inputs) error {
+	credential, err := managedIdentityCredential(in)
+	if err != nil {
+		return err
+	}
+	client, err := azsecrets.NewClient(in.Vault, credential, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.GetSecret(ctx, in.SecretName, "", nil)
+	if err != nil {
+		return err
+	}
+	if answer.Value == nil {
+		return errors.New("the secret has no value")
+	}
+	return nil
+}

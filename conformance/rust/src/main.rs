@@ -1,0 +1,154 @@
+//! Azure SDK for Rust as a judge: one case per process.
+//!
+//! Usage: `rust-clients CALL:CREDENTIAL < inputs.json`. The inputs are one JSON object on standard
+//! input; the answer is one JSON object on standard output: what the client got, or
+//! `{"refused": {"code", "status"}}`. Where requests go is decided by the environment alone
+//! (`HTTPS_PROXY`, `SSL_CERT_FILE`): the clients are used as published.
+//!
+//! Its certificate credential is not here: it needs OpenSSL.
+
+use std::error::Error;
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use azure_core::credentials::{Secret, TokenCredential};
+use azure_core::error::ErrorKind;
+use azure_identity::{
+    ClientSecretCredential, ManagedIdentityCredential, ManagedIdentityCredentialOptions,
+    UserAssignedId, WorkloadIdentityCredential, WorkloadIdentityCredentialOptions,
+};
+use azure_security_keyvault_secrets::SecretClient;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Inputs {
+    tenant: String,
+    client: String,
+    client_secret: String,
+    token_file: String,
+    scope: String,
+    vault: String,
+    secret_name: String,
+}
+
+type Credential = Arc<dyn TokenCredential>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(answer) => {
+            println!("{answer}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("rust-clients: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<Value, Box<dyn Error>> {
+    let case =
+        std::env::args().nth(1).ok_or("usage: rust-clients CALL:CREDENTIAL < inputs.json")?;
+    let (call, credential) = case.split_once(':').ok_or("a case is CALL:CREDENTIAL")?;
+    let inputs: Inputs = serde_json::from_reader(io::stdin().lock())?;
+    let answer = match build(credential, &inputs)? {
+        Ok(credential) => match call {
+            "token" => read_token(&credential, &inputs).await,
+            "vault" => read_secret(credential, &inputs).await,
+            _ => return Err(format!("no call is named `{call}`").into()),
+        },
+        Err(error) => Err(error),
+    };
+    Ok(answer.unwrap_or_else(|error| json!({ "refused": refusal(&error) })))
+}
+
+/// The outer error is ours (no such case), the inner one is the client's.
+fn build(
+    name: &str,
+    inputs: &Inputs,
+) -> Result<Result<Credential, azure_core::Error>, Box<dyn Error>> {
+    let secret = |text: &str| {
+        ClientSecretCredential::new(
+            &inputs.tenant,
+            inputs.client.clone(),
+            Secret::new(text.to_owned()),
+            None,
+        )
+        .map(|it| it as Credential)
+    };
+    Ok(match name {
+        "secret" => secret(&inputs.client_secret),
+        "wrong-secret" => secret("not-the-secret"),
+        "federated" => WorkloadIdentityCredential::new(Some(WorkloadIdentityCredentialOptions {
+            client_id: Some(inputs.client.clone()),
+            tenant_id: Some(inputs.tenant.clone()),
+            token_file_path: Some(inputs.token_file.clone().into()),
+            ..WorkloadIdentityCredentialOptions::default()
+        }))
+        .map(|it| it as Credential),
+        "managed-identity" => {
+            ManagedIdentityCredential::new(Some(ManagedIdentityCredentialOptions {
+                user_assigned_id: Some(UserAssignedId::ClientId(inputs.client.clone())),
+                ..ManagedIdentityCredentialOptions::default()
+            }))
+            .map(|it| it as Credential)
+        }
+        _ => return Err(format!("no credential is named `{name}`").into()),
+    })
+}
+
+async fn read_token(credential: &Credential, inputs: &Inputs) -> azure_core::Result<Value> {
+    let token = credential.get_token(&[&inputs.scope], None).await?;
+    Ok(json!({ "token": claims(token.token.secret()) }))
+}
+
+async fn read_secret(credential: Credential, inputs: &Inputs) -> azure_core::Result<Value> {
+    let client = SecretClient::new(&inputs.vault, credential, None)?;
+    let secret = client.get_secret(&inputs.secret_name, None).await?.into_model()?;
+    let digest = Sha256::digest(secret.value.unwrap_or_default().as_bytes());
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let version =
+        secret.id.as_deref().and_then(|id| id.rsplit('/').next()).unwrap_or_default().to_owned();
+    Ok(json!({ "secret": { "name": inputs.secret_name, "version": version, "sha256": hex } }))
+}
+
+fn claims(token: &str) -> Value {
+    let payload = token.split('.').nth(1).unwrap_or_default();
+    let decoded = URL_SAFE_NO_PAD.decode(payload).unwrap_or_default();
+    serde_json::from_slice(&decoded).unwrap_or_default()
+}
+
+/// The innermost answer of a service, with the AADSTS code where Entra named one.
+fn refusal(error: &azure_core::Error) -> Value {
+    let mut text = error.to_string();
+    let mut service = http_answer(error);
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        service = cause.downcast_ref().and_then(http_answer).or(service);
+        source = cause.source();
+    }
+    let entra = text.find("AADSTS").map(|start| {
+        let digits = text[start + 6..].chars().take_while(char::is_ascii_digit).count();
+        text[start..start + 6 + digits].to_owned()
+    });
+    let (status, code) = service.map_or((None, None), |(status, code)| (Some(status), code));
+    json!({ "code": entra.or(code), "status": status, "message": text })
+}
+
+fn http_answer(error: &azure_core::Error) -> Option<(u16, Option<String>)> {
+    match error.kind() {
+        ErrorKind::HttpResponse { status, error_code, .. } => {
+            Some((u16::from(*status), error_code.clone()))
+        }
+        _ => None,
+    }
+}
