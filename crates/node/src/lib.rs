@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+mod classes;
 mod compare;
 mod directory;
 mod error;
@@ -29,6 +30,7 @@ mod path;
 mod payload;
 mod volume;
 
+pub use classes::{ClassError, ClassSource, MemoryClasses};
 pub use directory::{DiskError, Operation};
 pub use error::PublishError;
 pub use generation::{Generation, ParseGenerationError, SCRUB_GRACE};
