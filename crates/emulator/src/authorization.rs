@@ -166,7 +166,10 @@ impl Authorization {
     }
 
     /// The assignment that grants the request, or why none does.
-    pub(crate) fn decide(&self, request: AccessRequest<'_>) -> Result<&RoleAssignment, NearestMiss<'_>> {
+    pub(crate) fn decide(
+        &self,
+        request: AccessRequest<'_>,
+    ) -> Result<&RoleAssignment, NearestMiss<'_>> {
         let action = request.action.to_ascii_lowercase();
         let catalog = RoleCatalog::built_in();
         self.of_principal(request.principal_id)

@@ -1,9 +1,12 @@
 //! One call: a request on its way through a handler.
 
 use jiff::Timestamp;
+use lanyard_vocabulary::ClientId;
 use uuid::Uuid;
 
+use crate::authority::LocalAuthority;
 use crate::hosts::Site;
+use crate::ledger::Ledger;
 use crate::operations::Parameters;
 use crate::request::Request;
 use crate::token::{BearerProblem, Caller, verify_bearer};
@@ -52,8 +55,12 @@ pub(crate) struct Call<'a> {
     pub(crate) now: Timestamp,
     /// The source of new ids.
     pub(crate) ids: &'a mut Ids,
+    /// The ledger, for the control API.
+    pub(crate) ledger: &'a Ledger,
+    /// The local certificate authority, for the control API.
+    pub(crate) authority: &'a LocalAuthority,
     pub(crate) parameters: Parameters,
-    pub(crate) caller: Option<Caller>,
+    pub(crate) caller: Option<ClientId>,
     pub(crate) changed: bool,
     pub(crate) world: &'a mut World,
 }
@@ -84,6 +91,17 @@ impl Call<'_> {
         self.world
     }
 
+    /// World and ids at once, to change: for functions that make new things in the world.
+    pub(crate) fn world_and_ids(&mut self) -> (&mut World, &mut Ids) {
+        self.changed = true;
+        (self.world, self.ids)
+    }
+
+    /// Notes the application that the ledger shall name.
+    pub(crate) fn note_caller(&mut self, client: ClientId) {
+        self.caller = Some(client);
+    }
+
     /// Verifies the bearer token for one of `audiences`, compared exactly, and notes the caller
     /// for the ledger.
     pub(crate) fn bearer(
@@ -92,7 +110,7 @@ impl Call<'_> {
     ) -> Result<Caller, BearerProblem> {
         let authorization = self.request.header("authorization");
         let caller = verify_bearer(self.world, authorization, audiences, self.now)?;
-        self.caller = Some(caller.clone());
+        self.caller = Some(caller.app_id);
         Ok(caller)
     }
 

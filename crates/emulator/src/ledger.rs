@@ -1,1 +1,90 @@
 //! The ledger: one entry per request, without anything secret.
+//!
+//! No entry holds a header, a body or the value of a query parameter other than `api-version`.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+use lanyard_vocabulary::ClientId;
+use serde::Serialize;
+
+/// What the emulator remembers of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LedgerEntry {
+    /// Counts the requests from 1.
+    pub sequence: u64,
+    /// When the reply was ready, on the emulator's clock.
+    pub time: Timestamp,
+    /// The service, such as `entra`; nothing for a host that is not Azure's.
+    pub service: Option<&'static str>,
+    /// The id of the operation, such as `Token_Post`; nothing if the emulator does not have it.
+    pub operation: Option<&'static str>,
+    /// The method.
+    pub method: String,
+    /// The host, without a port.
+    pub host: String,
+    /// The path, without the query.
+    pub path: String,
+    /// The `api-version` of the query.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// The status of the reply.
+    pub status: u16,
+    /// Whether the request came through TLS.
+    pub tls: bool,
+    /// The application that the request came from or asked a token for, as far as it was verified.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caller: Option<ClientId>,
+    /// How long the reply took, in microseconds of the emulator's clock.
+    pub micros: u64,
+    /// Why the request was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<String>,
+    /// Whether the emulator lacks the operation: these entries are its backlog.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub missing: bool,
+    /// The fault rule that changed the reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+/// The entries, oldest first; the oldest fall out when it is full.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    entries: VecDeque<LedgerEntry>,
+    written: u64,
+}
+
+/// How many entries are kept.
+const CAPACITY: usize = 50_000;
+/// How much of a text from outside is kept.
+const TEXT_LIMIT: usize = 2_048;
+
+impl Ledger {
+    /// Writes an entry and gives it its number.
+    pub(crate) fn write(&mut self, mut entry: LedgerEntry) {
+        self.written += 1;
+        entry.sequence = self.written;
+        for text in [&mut entry.method, &mut entry.host, &mut entry.path] {
+            shorten(text);
+        }
+        if self.entries.len() == CAPACITY {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// The entries after a number, oldest first.
+    pub(crate) fn since(&self, sequence: u64) -> impl Iterator<Item = &LedgerEntry> {
+        let start = self.entries.partition_point(|entry| entry.sequence <= sequence);
+        self.entries.range(start..)
+    }
+}
+
+fn shorten(text: &mut String) {
+    if text.len() > TEXT_LIMIT {
+        let end = (0..=TEXT_LIMIT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}

@@ -2,13 +2,13 @@
 //! unknown operation is compared with.
 
 use http::Method;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::call::Call;
 use crate::request::Reply;
 
 /// A service of Azure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Service {
     /// The token service.

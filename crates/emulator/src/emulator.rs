@@ -1,0 +1,226 @@
+//! Starting, reaching and stopping an emulator.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lanyard_clock::{SharedClock, SystemClock};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::authority::{AuthorityError, LocalAuthority};
+use crate::call::Ids;
+use crate::engine::Engine;
+use crate::ledger::LedgerEntry;
+use crate::seed::{self, SeedError, WorldPlan};
+use crate::server::{Gate, is_local, serve};
+use crate::store::{Store, StoreError};
+use crate::world::World;
+
+/// How an emulator shall start. Nothing happens before [`Builder::start`].
+#[derive(Debug)]
+pub struct Builder {
+    clock: SharedClock,
+    listen: SocketAddr,
+    allow_remote: bool,
+    state_dir: Option<PathBuf>,
+    plan: Option<WorldPlan>,
+}
+
+/// The emulator did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address can be reached from other machines.
+    #[error("`{address}` can be reached from other machines")]
+    Remote {
+        /// The address that was asked for.
+        address: SocketAddr,
+    },
+    /// The port could not be opened.
+    #[error("`{address}` could not be opened")]
+    Listen {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The local certificate authority could not be made or read.
+    #[error("the local certificate authority is not usable")]
+    Authority(#[from] AuthorityError),
+    /// TLS could not be set up.
+    #[error("TLS could not be set up")]
+    Tls(#[from] rustls::Error),
+    /// The state directory is not usable.
+    #[error("the state directory is not usable")]
+    Store(#[from] StoreError),
+    /// The world could not be made.
+    #[error("the world could not be made")]
+    Seed(#[from] SeedError),
+    /// The runtime ended while the world was made.
+    #[error("the runtime ended while the world was made")]
+    Interrupted,
+}
+
+impl StartError {
+    /// What to do about it.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Remote { .. } => Some(
+                "listen on a loopback address, or allow other machines explicitly: whoever \
+                 reaches the port can obtain tokens of this world",
+            ),
+            Self::Listen { .. } => Some("choose another port, or port 0 for a free one"),
+            Self::Store(error) => Some(error.hint()),
+            _ => None,
+        }
+    }
+}
+
+impl Builder {
+    /// The clock of the world; without it, the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: SharedClock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The address to listen on; without it, a free port of 127.0.0.1.
+    #[must_use]
+    pub const fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address;
+        self
+    }
+
+    /// Allows an address that other machines can reach.
+    #[must_use]
+    pub const fn allow_remote(mut self, allow: bool) -> Self {
+        self.allow_remote = allow;
+        self
+    }
+
+    /// Keeps the world in a directory, where a restart finds it. Without it, the world is in
+    /// memory only.
+    #[must_use]
+    pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.state_dir = Some(directory.into());
+        self
+    }
+
+    /// What the world contains at first. A world that the state directory holds is kept as it is.
+    #[must_use]
+    pub fn seed(mut self, plan: WorldPlan) -> Self {
+        self.plan = Some(plan);
+        self
+    }
+
+    /// Starts the emulator: once this returns, the port answers.
+    ///
+    /// # Errors
+    /// If the address is refused or taken, or the world cannot be made or read.
+    pub async fn start(self) -> Result<Emulator, StartError> {
+        let address = self.listen;
+        if !self.allow_remote && !is_local(address) {
+            return Err(StartError::Remote { address });
+        }
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| StartError::Listen { address, source })?;
+        let address =
+            listener.local_addr().map_err(|source| StartError::Listen { address, source })?;
+        let remote = self.allow_remote;
+        let engine = tokio::task::spawn_blocking(move || self.build())
+            .await
+            .map_err(|_| StartError::Interrupted)??;
+        let engine = Arc::new(engine);
+        let gate = Gate::new(Arc::clone(&engine), remote)?;
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(serve(listener, gate, stopped));
+        Ok(Emulator { engine, address, stop, task: Some(task) })
+    }
+
+    /// The slow part of a start: keys and files.
+    fn build(self) -> Result<Engine, StartError> {
+        let store = self.state_dir.as_deref().map(Store::open).transpose()?;
+        let mut ids = Ids::Random;
+        let saved = store.as_ref().map(Store::load).transpose()?.flatten();
+        let is_new = saved.is_none();
+        let (authority, world) = if let Some(saved) = saved {
+            (LocalAuthority::from_stored(saved.authority)?, saved.world)
+        } else {
+            let mut world = World::default();
+            if let Some(plan) = &self.plan {
+                seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
+            }
+            (LocalAuthority::generate()?, world)
+        };
+        let engine = Engine::new(self.clock, Arc::new(authority), world, ids, store);
+        if is_new {
+            engine.save(&engine.state().world)?;
+        }
+        Ok(engine)
+    }
+}
+
+/// A running emulator. It stops when this is dropped; [`Emulator::shutdown`] lets the requests in
+/// flight finish first.
+#[derive(Debug)]
+pub struct Emulator {
+    engine: Arc<Engine>,
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Emulator {
+    /// An emulator with a free port of 127.0.0.1, an empty world in memory and the system clock.
+    pub fn builder() -> Builder {
+        Builder {
+            clock: SystemClock::shared(),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            allow_remote: false,
+            state_dir: None,
+            plan: None,
+        }
+    }
+
+    /// The address that it listens on.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What clients set `HTTPS_PROXY` to, and `AZURE_POD_IDENTITY_AUTHORITY_HOST`.
+    pub fn proxy_url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The certificate that clients have to trust, PEM.
+    pub fn ca_pem(&self) -> &str {
+        self.engine.authority.certificate_pem()
+    }
+
+    /// The requests so far, oldest first.
+    pub fn ledger(&self) -> Vec<LedgerEntry> {
+        self.engine.state().ledger.since(0).cloned().collect()
+    }
+
+    /// Stops: no new connections, requests in flight finish (for at most five seconds).
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        if let Some(task) = self.task.take()
+            && let Err(error) = task.await
+        {
+            tracing::debug!(%error, "the listener ended early");
+        }
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}

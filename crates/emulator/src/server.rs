@@ -1,0 +1,298 @@
+//! The listener: one port that is a proxy for Azure's names, the metadata service and the control
+//! API at once.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, HOST};
+use http::{Method, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use lanyard_clock::{Clock as _, SystemClock};
+use parking_lot::Mutex;
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::default_provider;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+
+use crate::authority::LocalAuthority;
+use crate::engine::{Answer, Door, Engine};
+use crate::request::{Reply, Request, Scheme, normal_path};
+
+/// How large a body may be: a vault takes 25 KB, a certificate import somewhat more.
+const BODY_LIMIT: usize = 4 << 20;
+/// How long a shutdown waits for clients that do not finish.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The first byte of a TLS connection: the content type `handshake`.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Everything that a connection needs.
+#[derive(Clone)]
+pub(crate) struct Gate {
+    engine: Arc<Engine>,
+    tls: TlsAcceptor,
+    /// Whether names other than loopback ones may address the port itself.
+    remote: bool,
+}
+
+impl Gate {
+    /// A gate whose TLS speaks for Azure's names.
+    pub(crate) fn new(engine: Arc<Engine>, remote: bool) -> Result<Self, rustls::Error> {
+        let resolver: Arc<LocalAuthority> = Arc::clone(&engine.authority);
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Self { engine, tls: TlsAcceptor::from(Arc::new(config)), remote })
+    }
+}
+
+/// Serves until `stop` says so, then lets the requests in flight finish.
+pub(crate) async fn serve(listener: TcpListener, gate: Gate, mut stop: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(connection(stream, gate.clone(), stop.clone()));
+                }
+                Err(error) => tracing::warn!(%error, "a connection could not be accepted"),
+            },
+            Some(_) = connections.join_next() => {}
+            () = stopped(&mut stop) => break,
+        }
+    }
+    drop(listener);
+    // The grace is for clients outside, whatever clock the world runs on.
+    let grace = SystemClock::new().sleep(GRACE);
+    tokio::select! {
+        () = async { while connections.join_next().await.is_some() {} } => {}
+        () = grace => {}
+    }
+}
+
+/// Ready once the server shall stop, or is gone.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+/// A tunnel that a client asked for: taken over once its `CONNECT` is answered.
+type AskedTunnel = Arc<Mutex<Option<hyper::upgrade::OnUpgrade>>>;
+
+async fn connection(stream: TcpStream, gate: Gate, mut stop: watch::Receiver<bool>) {
+    // Without it, Nagle's algorithm and delayed acknowledgements add 40 ms to small requests.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "TCP_NODELAY could not be set");
+    }
+    let mut first = [0_u8; 1];
+    let peeked = tokio::select! {
+        peeked = stream.peek(&mut first) => peeked,
+        () = stopped(&mut stop) => return,
+    };
+    match peeked {
+        Ok(1) if first[0] == TLS_HANDSHAKE => return intercepted(stream, gate, stop).await,
+        Ok(1) => {}
+        _ => return,
+    }
+    let asked = AskedTunnel::default();
+    let service = service_fn(|request| {
+        let (gate, asked) = (gate.clone(), Arc::clone(&asked));
+        async move { at_port(gate, &asked, request).await }
+    });
+    let mut served = pin!(
+        hyper::server::conn::http1::Builder::new()
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+    );
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = stopped(&mut stop) => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+    let tunnel = asked.lock().take();
+    if let Some(tunnel) = tunnel
+        && let Ok(upgraded) = tunnel.await
+    {
+        intercepted(TokioIo::new(upgraded), gate, stop).await;
+    }
+}
+
+/// Speaks TLS in the name of the Azure host that the client asks for.
+async fn intercepted<S>(stream: S, gate: Gate, mut stop: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = tokio::select! {
+        handshake = gate.tls.accept(stream) => handshake,
+        () = stopped(&mut stop) => return,
+    };
+    let stream = match handshake {
+        Ok(stream) => stream,
+        Err(error) => {
+            tracing::debug!(%error, "a TLS handshake failed");
+            return;
+        }
+    };
+    let name = stream.get_ref().1.server_name().unwrap_or_default().to_ascii_lowercase();
+    let service = service_fn(|request| {
+        let (gate, name) = (gate.clone(), name.clone());
+        async move { in_tunnel(gate, &name, request).await }
+    });
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        ended = served.as_mut() => ended,
+        () = stopped(&mut stop) => {
+            served.as_mut().graceful_shutdown();
+            served.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an intercepted connection ended early");
+    }
+}
+
+/// The client asked for a reply that never comes: the connection ends.
+#[derive(Debug, thiserror::Error)]
+#[error("the connection was reset by an injected fault")]
+struct Reset;
+
+type HttpReply = http::Response<Full<Bytes>>;
+
+async fn at_port(
+    gate: Gate,
+    asked: &AskedTunnel,
+    mut request: http::Request<Incoming>,
+) -> Result<HttpReply, Reset> {
+    if request.method() == Method::CONNECT {
+        let host = host_of(request.uri().host().unwrap_or_default());
+        let port = request.uri().port_u16().unwrap_or(443);
+        if let Some(refusal) = gate.engine.refuse_tunnel(&host, port) {
+            return Ok(rendered(refusal, false));
+        }
+        *asked.lock() = Some(hyper::upgrade::on(&mut request));
+        return Ok(rendered(Reply::empty(StatusCode::OK), false));
+    }
+    let (host, door) = match request.uri().host() {
+        Some(host) => (host_of(host), Door::Proxy),
+        None => (host_header(&request), Door::Port),
+    };
+    if door == Door::Port && !gate.remote && !is_loopback(&host) {
+        // A web page that points a name of its own at this port must get nothing.
+        let reply =
+            Reply::text(StatusCode::FORBIDDEN, "this port answers to loopback names only\n");
+        return Ok(rendered(reply, false));
+    }
+    answered(&gate, Scheme::Http, host, door, request).await
+}
+
+async fn in_tunnel(
+    gate: Gate,
+    name: &str,
+    request: http::Request<Incoming>,
+) -> Result<HttpReply, Reset> {
+    let host = request.uri().host().map_or_else(|| host_header(&request), host_of);
+    if host != name {
+        let reply = Reply::text(
+            StatusCode::MISDIRECTED_REQUEST,
+            "the host of the request is not the name that the TLS connection was made to\n",
+        );
+        return Ok(rendered(reply, false));
+    }
+    answered(&gate, Scheme::Https, host, Door::Tunnel, request).await
+}
+
+async fn answered(
+    gate: &Gate,
+    scheme: Scheme,
+    host: String,
+    door: Door,
+    request: http::Request<Incoming>,
+) -> Result<HttpReply, Reset> {
+    let head = request.method() == Method::HEAD;
+    let Some(request) = read(scheme, host, request).await else {
+        let reply = Reply::text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or broken\n");
+        return Ok(rendered(reply, head));
+    };
+    let engine = Arc::clone(&gate.engine);
+    let answer = if engine.is_stored() {
+        tokio::task::spawn_blocking(move || engine.answer(&request, door))
+            .await
+            .map_err(|_| Reset)?
+    } else {
+        engine.answer(&request, door)
+    };
+    let Answer { reply, delay, reset } = answer;
+    if !delay.is_zero() {
+        gate.engine.clock.sleep(delay).await;
+    }
+    if reset { Err(Reset) } else { Ok(rendered(reply, head)) }
+}
+
+async fn read(scheme: Scheme, host: String, request: http::Request<Incoming>) -> Option<Request> {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, BODY_LIMIT).collect().await.ok()?.to_bytes();
+    Some(Request {
+        method: parts.method,
+        scheme,
+        host,
+        path: normal_path(parts.uri.path()),
+        query: query(&parts.uri),
+        headers: parts.headers,
+        body,
+    })
+}
+
+fn query(uri: &Uri) -> Vec<(String, String)> {
+    let text = uri.query().unwrap_or_default();
+    url::form_urlencoded::parse(text.as_bytes()).into_owned().collect()
+}
+
+fn rendered(reply: Reply, head: bool) -> HttpReply {
+    let length = reply.body.len();
+    let mut response = http::Response::new(Full::new(if head { Bytes::new() } else { reply.body }));
+    *response.status_mut() = reply.status;
+    for (name, value) in reply.headers {
+        response.headers_mut().append(name, value);
+    }
+    if head && reply.status != StatusCode::NO_CONTENT {
+        response.headers_mut().insert(CONTENT_LENGTH, length.into());
+    }
+    response
+}
+
+/// A host in lower case, without the brackets of IPv6 and without the dot of a complete name.
+fn host_of(host: &str) -> String {
+    host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_ascii_lowercase()
+}
+
+fn host_header(request: &http::Request<Incoming>) -> String {
+    let text = request.headers().get(HOST).and_then(|value| value.to_str().ok());
+    let authority = text.and_then(|text| text.parse::<http::uri::Authority>().ok());
+    authority.map(|authority| host_of(authority.host())).unwrap_or_default()
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Whether the port is reachable from this machine only.
+pub(crate) fn is_local(address: SocketAddr) -> bool {
+    address.ip().is_loopback()
+}

@@ -1,0 +1,170 @@
+//! The state directory: one snapshot of the world that survives any kill.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::authority::StoredAuthority;
+use crate::world::World;
+
+const STATE: &str = "state.json";
+const TEMPORARY: &str = "state.json.tmp";
+const LOCK: &str = "lock";
+/// The format of the state file; a reader refuses a newer one.
+const FORMAT: u32 = 1;
+
+/// The state directory could not be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Reading or writing failed.
+    #[error("`{path}` could not be {action}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried, as a participle.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another process uses the directory.
+    #[error("another process uses the state directory `{path}`")]
+    Locked {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file is no state.
+    #[error("`{path}` is not the state of an emulator")]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The file comes from a newer version.
+    #[error("`{path}` has format {found}; this version reads up to {FORMAT}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+}
+
+impl StoreError {
+    /// What to do about it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Io { .. } => "check that the directory exists, is yours and has room",
+            Self::Locked { .. } => "stop the other emulator, or give this one its own directory",
+            Self::Format { .. } => "move the file away to start with a new world",
+            Self::Newer { .. } => "use the version that wrote it, or another directory",
+        }
+    }
+}
+
+/// What the state file holds, borrowed for writing.
+#[derive(Debug, Serialize)]
+struct Written<'a> {
+    format: u32,
+    authority: &'a StoredAuthority,
+    world: &'a World,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    format: u32,
+}
+
+/// What the state file holds.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Saved {
+    /// The local certificate authority.
+    pub(crate) authority: StoredAuthority,
+    /// The world.
+    pub(crate) world: World,
+}
+
+/// A state directory that belongs to this process.
+#[derive(Debug)]
+pub(crate) struct Store {
+    directory: PathBuf,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens a directory, made if need be with mode 0700, for this process alone.
+    pub(crate) fn open(directory: &Path) -> Result<Self, StoreError> {
+        let fail =
+            |action| move |source| StoreError::Io { path: directory.to_owned(), action, source };
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(fail("created"))?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(directory.join(LOCK))
+            .map_err(fail("locked"))?;
+        lock.try_lock().map_err(|error| match error {
+            std::fs::TryLockError::WouldBlock => StoreError::Locked { path: directory.to_owned() },
+            std::fs::TryLockError::Error(source) => fail("locked")(source),
+        })?;
+        Ok(Self { directory: directory.to_owned(), _lock: lock })
+    }
+
+    /// The saved state, if there is one.
+    pub(crate) fn load(&self) -> Result<Option<Saved>, StoreError> {
+        let path = self.directory.join(STATE);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => zeroize::Zeroizing::new(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(StoreError::Io { path, action: "read", source }),
+        };
+        let format = |source| StoreError::Format { path: path.clone(), source };
+        let Header { format: found } = serde_json::from_slice(&bytes).map_err(format)?;
+        if found > FORMAT {
+            return Err(StoreError::Newer { path, found });
+        }
+        serde_json::from_slice(&bytes).map(Some).map_err(format)
+    }
+
+    /// Writes the state so that a reader finds the old or the new one, whenever the process dies.
+    pub(crate) fn save(
+        &self,
+        authority: &StoredAuthority,
+        world: &World,
+    ) -> Result<(), StoreError> {
+        let temporary = self.directory.join(TEMPORARY);
+        let fail = |action| {
+            let path = temporary.clone();
+            move |source| StoreError::Io { path, action, source }
+        };
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&temporary)
+            .map_err(fail("created"))?;
+        // A file that a killed process left keeps its mode.
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(fail("protected"))?;
+        let mut writer = BufWriter::new(file);
+        serde_json::to_writer(&mut writer, &Written { format: FORMAT, authority, world })
+            .map_err(|error| fail("written")(error.into()))?;
+        writer.flush().map_err(fail("written"))?;
+        writer.get_ref().sync_all().map_err(fail("synced"))?;
+        std::fs::rename(&temporary, self.directory.join(STATE)).map_err(fail("renamed"))?;
+        File::open(&self.directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(fail("synced"))
+    }
+}
