@@ -93,6 +93,34 @@ pub(crate) fn site(host: &str) -> Option<Site> {
     })
 }
 
+/// Whether a host is Microsoft Graph of a cloud.
+pub(crate) fn is_graph(cloud: Cloud, host: &str) -> bool {
+    OTHERS.iter().any(|others| others.cloud == cloud && others.graph.contains(&host))
+}
+
+/// Whether a host is the blob endpoint of a storage account of a cloud.
+pub(crate) fn is_storage_account(cloud: Cloud, host: &str) -> bool {
+    OTHERS.iter().any(|others| {
+        others.cloud == cloud
+            && host
+                .strip_suffix(others.storage_suffix)
+                .and_then(|head| head.strip_suffix(".blob."))
+                .is_some_and(|account| !account.is_empty() && !account.contains('.'))
+    })
+}
+
+/// The host of Microsoft Graph of a cloud.
+pub(crate) fn graph(cloud: Cloud) -> &'static str {
+    let others = OTHERS.iter().find(|others| others.cloud == cloud);
+    others.and_then(|others| others.graph.first()).copied().unwrap_or("graph.microsoft.com")
+}
+
+/// The global token services that a regional one, such as `westeurope.login.microsoft.com`,
+/// stands for; none for a host that is not regional.
+pub(crate) fn global_names_of_regional(host: &str) -> &'static [&'static str] {
+    if below(host, REGIONAL_LOGIN) { &["login.microsoftonline.com", REGIONAL_LOGIN] } else { &[] }
+}
+
 /// The suffixes that the local CA may sign for, without a leading dot.
 pub(crate) fn suffixes() -> Vec<&'static str> {
     let mut all = vec![REGIONAL_LOGIN];

@@ -17,6 +17,7 @@ mod emulator;
 mod engine;
 mod faults;
 mod hosts;
+mod jose;
 mod keys;
 mod ledger;
 mod operations;

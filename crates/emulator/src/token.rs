@@ -1,10 +1,17 @@
 //! Access tokens: what the emulator's Entra issues and what its resources accept.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, ClientId, TenantId};
+use lanyard_vocabulary::{ArmResourceId, ClientId, Cloud, TenantId};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::call::Ids;
+use crate::directory::{Principal, Tenant};
+use crate::jose::{self, Algorithm, Token};
+use crate::keys::KeyError;
 use crate::world::World;
 
 /// How long tokens live.
@@ -22,6 +29,11 @@ impl Default for TokenPolicy {
         Self { application_seconds: 3_599, managed_identity_seconds: 86_399 }
     }
 }
+
+/// Tokens that live longer say when to refresh them: at half of their life.
+const LONG_LIFE_SECONDS: u32 = 7_200;
+/// How far the clocks of Azure's services may differ.
+pub(crate) const SKEW_SECONDS: i64 = 300;
 
 /// Who makes a call, as a verified token says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +80,153 @@ pub(crate) fn verify_bearer(
     audiences: &[impl AsRef<str>],
     now: Timestamp,
 ) -> Result<Caller, BearerProblem> {
-    let _ = (world, audiences, now);
-    authorization.ok_or(BearerProblem::Missing)?;
-    Err(BearerProblem::Malformed)
+    let (scheme, text) =
+        authorization.and_then(|header| header.split_once(' ')).ok_or(BearerProblem::Missing)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(BearerProblem::Missing);
+    }
+    let token = Token::parse(text.trim()).ok_or(BearerProblem::Malformed)?;
+    let key_id = token.header.kid.as_deref().unwrap_or_default();
+    let tenant = world
+        .directory
+        .tenants
+        .iter()
+        .find(|tenant| tenant.key_id == key_id)
+        .ok_or(BearerProblem::NotIssuedHere)?;
+    let public = tenant.key.public_der().map_err(|_| BearerProblem::NotIssuedHere)?;
+    // The algorithm is the issuer's choice, never the token's.
+    if token.header.alg != "RS256" || !token.is_signed_by(Algorithm::Rs256, &public) {
+        return Err(BearerProblem::NotIssuedHere);
+    }
+    caller(&token, tenant, audiences, now)
+}
+
+fn caller(
+    token: &Token,
+    tenant: &Tenant,
+    audiences: &[impl AsRef<str>],
+    now: Timestamp,
+) -> Result<Caller, BearerProblem> {
+    let whole = |claim| token.claims.get(claim).and_then(Value::as_i64);
+    let (Some(begins), Some(ends)) = (whole("nbf"), whole("exp")) else {
+        return Err(BearerProblem::Malformed);
+    };
+    let second = now.as_second();
+    if second >= ends || second < begins - SKEW_SECONDS {
+        return Err(BearerProblem::Lifetime);
+    }
+    let audience = token.text("aud").ok_or(BearerProblem::Malformed)?;
+    if !audiences.iter().any(|accepted| accepted.as_ref() == audience) {
+        return Err(BearerProblem::Audience { found: audience.to_owned() });
+    }
+    let object_id = token.text("oid").and_then(|text| text.parse().ok());
+    let app_id = token.text("appid").and_then(|text| text.parse().ok());
+    Ok(Caller {
+        object_id: object_id.ok_or(BearerProblem::Malformed)?,
+        app_id: app_id.ok_or(BearerProblem::Malformed)?,
+        tenant: tenant.id.clone(),
+        resource_id: token.text("xms_mirid").and_then(|text| text.parse().ok()),
+        audience: audience.to_owned(),
+    })
+}
+
+/// How a principal proved who it is: `appidacr` of its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// By a client secret.
+    Secret,
+    /// By a certificate, by a federated token, or by the machine it runs on.
+    Key,
+}
+
+/// What a token is issued for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grant<'a> {
+    /// The principal.
+    pub(crate) principal: &'a Principal,
+    /// The resource exactly as it was asked for: it becomes `aud`, slash and all.
+    pub(crate) resource: &'a str,
+    /// How the principal proved who it is.
+    pub(crate) proof: Proof,
+    /// The cloud of the token service.
+    pub(crate) cloud: Cloud,
+}
+
+/// A token that was issued.
+#[derive(Debug)]
+pub(crate) struct Issued {
+    /// The token.
+    pub(crate) token: String,
+    /// When it begins, in seconds of Unix time.
+    pub(crate) not_before: i64,
+    /// How long it lives, in seconds.
+    pub(crate) expires_in: u32,
+    /// When to refresh it, in seconds, for tokens that live long.
+    pub(crate) refresh_in: Option<u32>,
+}
+
+impl Issued {
+    /// When it ends, in seconds of Unix time.
+    pub(crate) fn expires_on(&self) -> i64 {
+        self.not_before + i64::from(self.expires_in)
+    }
+}
+
+/// The issuer of version 1.0 tokens, which ARM and the vaults get from either endpoint.
+pub(crate) fn issuer(cloud: Cloud, tenant: &TenantId) -> String {
+    let host = match cloud {
+        Cloud::China => "sts.chinacloudapi.cn",
+        Cloud::German => "sts.microsoftonline.de",
+        _ => "sts.windows.net",
+    };
+    format!("https://{host}/{tenant}/")
+}
+
+/// Issues a token in the form of version 1.0.
+pub(crate) fn issue(
+    policy: TokenPolicy,
+    tenant: &Tenant,
+    grant: Grant<'_>,
+    now: Timestamp,
+    ids: &mut Ids,
+) -> Result<Issued, KeyError> {
+    let managed_identity = grant.principal.resource_id();
+    let expires_in = if managed_identity.is_some() {
+        policy.managed_identity_seconds
+    } else {
+        policy.application_seconds
+    };
+    let not_before = now.as_second();
+    let issuer = issuer(grant.cloud, &tenant.id);
+    let mut claims = Map::new();
+    let mut claim = |name: &str, value: Value| claims.insert(name.to_owned(), value);
+    claim("aud", json!(grant.resource));
+    claim("iss", json!(issuer));
+    claim("idp", json!(issuer));
+    for name in ["iat", "nbf"] {
+        claim(name, json!(not_before));
+    }
+    claim("exp", json!(not_before + i64::from(expires_in)));
+    claim("tid", json!(tenant.id));
+    for name in ["oid", "sub"] {
+        claim(name, json!(grant.principal.object_id));
+    }
+    claim("appid", json!(grant.principal.client_id));
+    claim("appidacr", json!(if grant.proof == Proof::Secret { "1" } else { "2" }));
+    claim("idtyp", json!("app"));
+    claim("uti", json!(URL_SAFE_NO_PAD.encode(ids.uuid().as_bytes())));
+    claim("ver", json!("1.0"));
+    if let Some(resource) = managed_identity {
+        claim("xms_mirid", json!(resource));
+    }
+    // Marks the token, so that nobody takes it for one of Azure's.
+    claim("xms_emu", json!("lanyard"));
+    let header =
+        json!({ "typ": "JWT", "alg": "RS256", "x5t": tenant.key_id, "kid": tenant.key_id });
+    Ok(Issued {
+        token: jose::sign(&header, &claims, &tenant.key)?,
+        not_before,
+        expires_in,
+        refresh_in: (expires_in > LONG_LIFE_SECONDS).then_some(expires_in / 2),
+    })
 }

@@ -1,0 +1,168 @@
+//! JSON Web Tokens, read as leniently as real clients write them, and verified strictly.
+//!
+//! Clients put padding, the standard alphabet, line breaks and whole PEM texts where the
+//! specifications (RFC 7515, RFC 7519) want base64url and DER. Leniency ends at the signature.
+
+use aws_lc_rs::signature::{
+    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RSA_PSS_2048_8192_SHA256, VerificationAlgorithm,
+};
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, URL_SAFE_NO_PAD};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::keys::{KeyError, RsaKey};
+
+/// The header of a token (RFC 7515, 4.1): what chooses the key.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(crate) struct Header {
+    /// The algorithm.
+    #[serde(default)]
+    pub(crate) alg: String,
+    /// The id of the key.
+    #[serde(default)]
+    pub(crate) kid: Option<String>,
+    /// The SHA-1 thumbprint of the certificate.
+    #[serde(default)]
+    pub(crate) x5t: Option<String>,
+    /// The SHA-256 thumbprint of the certificate.
+    #[serde(default, rename = "x5t#S256")]
+    pub(crate) x5t_s256: Option<String>,
+    /// The certificate chain, leaf first.
+    #[serde(default)]
+    pub(crate) x5c: Vec<String>,
+}
+
+/// A token whose signature has not been verified yet.
+#[derive(Debug, Clone)]
+pub(crate) struct Token {
+    /// The header.
+    pub(crate) header: Header,
+    /// The claims.
+    pub(crate) claims: Map<String, Value>,
+    signed: String,
+    signature: Vec<u8>,
+}
+
+/// The signature algorithms that Entra takes for assertions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    Rs256,
+    /// RSASSA-PSS with SHA-256.
+    Ps256,
+}
+
+impl Algorithm {
+    /// Reads `alg`.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        match name {
+            "RS256" => Some(Self::Rs256),
+            "PS256" => Some(Self::Ps256),
+            _ => None,
+        }
+    }
+
+    fn verification(self) -> &'static dyn VerificationAlgorithm {
+        match self {
+            Self::Rs256 => &RSA_PKCS1_2048_8192_SHA256,
+            Self::Ps256 => &RSA_PSS_2048_8192_SHA256,
+        }
+    }
+}
+
+impl Token {
+    /// Reads the compact form; nothing if it is no token.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (signed, signature) = text.rsplit_once('.')?;
+        let (header, claims) = signed.split_once('.')?;
+        Some(Self {
+            header: serde_json::from_slice(&lenient_base64(header)?).ok()?,
+            claims: serde_json::from_slice(&lenient_base64(claims)?).ok()?,
+            signed: signed.to_owned(),
+            signature: lenient_base64(signature)?,
+        })
+    }
+
+    /// A claim that is a text.
+    pub(crate) fn text(&self, claim: &str) -> Option<&str> {
+        self.claims.get(claim)?.as_str()
+    }
+
+    /// A claim that is a number, whole or not: Python clients write `exp` with a fraction.
+    pub(crate) fn number(&self, claim: &str) -> Option<f64> {
+        self.claims.get(claim)?.as_f64()
+    }
+
+    /// The audiences: one text, or a list of texts.
+    pub(crate) fn audiences(&self) -> Vec<&str> {
+        match self.claims.get("aud") {
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(many)) => many.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the RSA key (as `RSAPublicKey` or `SubjectPublicKeyInfo` DER) signed this token.
+    pub(crate) fn is_signed_by(&self, algorithm: Algorithm, public_key: &[u8]) -> bool {
+        ParsedPublicKey::new(algorithm.verification(), public_key)
+            .is_ok_and(|key| key.verify_sig(self.signed.as_bytes(), &self.signature).is_ok())
+    }
+}
+
+/// Signs claims with RS256.
+pub(crate) fn sign(
+    header: &Value,
+    claims: &Map<String, Value>,
+    key: &RsaKey,
+) -> Result<String, KeyError> {
+    let encode = |json: String| URL_SAFE_NO_PAD.encode(json);
+    let claims = serde_json::to_string(claims).map_err(|_| KeyError::Encoding)?;
+    let mut text = format!("{}.{}", encode(header.to_string()), encode(claims));
+    let signature = key.sign_rs256(text.as_bytes())?;
+    text.push('.');
+    text.push_str(&URL_SAFE_NO_PAD.encode(signature));
+    Ok(text)
+}
+
+/// Reads base64 in either alphabet, with or without padding, with white space inside.
+pub(crate) fn lenient_base64(text: &str) -> Option<Vec<u8>> {
+    const ENGINE: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new()
+            .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+            .with_decode_allow_trailing_bits(true),
+    );
+    let normal: String = text
+        .chars()
+        .filter(|c| !c.is_ascii_whitespace())
+        .map(|c| match c {
+            '-' => '+',
+            '_' => '/',
+            other => other,
+        })
+        .collect();
+    ENGINE.decode(normal.trim_end_matches('=')).ok()
+}
+
+/// Reads an entry of `x5c`: base64 of DER as RFC 7515 wants it, of a whole PEM text as
+/// azure_identity for Rust sends it, or PEM itself.
+pub(crate) fn x5c_certificate(entry: &str) -> Option<Vec<u8>> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let inside = |pem: &str| {
+        let (_, rest) = pem.split_once(BEGIN)?;
+        let (body, _) = rest.split_once(END)?;
+        lenient_base64(body)
+    };
+    if entry.contains(BEGIN) {
+        return inside(entry);
+    }
+    let bytes = lenient_base64(entry)?;
+    match std::str::from_utf8(&bytes) {
+        Ok(text) if text.contains(BEGIN) => inside(text),
+        _ => Some(bytes),
+    }
+}
