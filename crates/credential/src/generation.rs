@@ -215,7 +215,22 @@ impl Generation {
         now: Timestamp,
         jti: Uuid,
     ) -> Result<ClientAssertion, AssertionError> {
-        self.candidate.signer.sign(self.client_id(), self.token_endpoint(), now, jti)
+        self.client_assertion_for(self.token_endpoint(), now, jti)
+    }
+
+    /// Signs an assertion for another endpoint of the same authority: that of another tenant.
+    pub(crate) fn client_assertion_for(
+        &self,
+        endpoint: &Url,
+        now: Timestamp,
+        jti: Uuid,
+    ) -> Result<ClientAssertion, AssertionError> {
+        self.candidate.signer.sign(self.client_id(), endpoint, now, jti)
+    }
+
+    /// The v2 token endpoint of another tenant at the same authority.
+    pub(crate) fn token_endpoint_of(&self, tenant: &TenantId) -> Url {
+        self.candidate.authority.token_endpoint(tenant)
     }
 }
 

@@ -1,0 +1,285 @@
+//! What Entra said when it refused.
+
+use std::fmt;
+use std::time::Duration;
+
+use azure_core::http::headers::{Headers, RETRY_AFTER, RETRY_AFTER_MS, X_MS_RETRY_AFTER_MS};
+use azure_core::http::{RawResponse, Url};
+use azure_core::time::parse_rfc7231;
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use super::answer::{ErrorAnswer, parse_error_answer};
+use super::hint::{code_hint, error_hint};
+use crate::token::error::RetryClass;
+use crate::transport::scrub::scrub;
+
+/// What Entra said when it refused a token request.
+///
+/// Its codes may change, as Microsoft's documentation warns; they serve for hints here, and
+/// decisions look at [`EntraError::error`] first.
+#[derive(Clone)]
+pub struct EntraError {
+    endpoint: String,
+    client_id: String,
+    request_id: Uuid,
+    answer: ErrorAnswer,
+    retry_after: Option<Duration>,
+    skew: Option<SignedDuration>,
+    remark: Option<String>,
+    response: RawResponse,
+}
+
+/// The request that an answer belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) endpoint: &'a Url,
+    pub(crate) client_id: &'a str,
+    pub(crate) request_id: Uuid,
+    /// What must not appear in the error, whatever the answer echoes.
+    pub(crate) assertion: &'a str,
+}
+
+impl EntraError {
+    /// Reads an answer that is not a success; `now` is when it arrived.
+    pub(crate) fn read(asked: Asked<'_>, response: &RawResponse, now: Timestamp) -> Self {
+        let secrets = [asked.assertion];
+        let headers = response.headers();
+        Self {
+            endpoint: display_url(asked.endpoint),
+            client_id: asked.client_id.to_owned(),
+            request_id: asked.request_id,
+            answer: parse_error_answer(response.body(), &secrets),
+            retry_after: retry_after(headers, now),
+            skew: skew(headers, now),
+            remark: None,
+            response: scrubbed(response, &secrets),
+        }
+    }
+
+    /// Adds what the credential itself knows, for the hint: for example the subject of a token.
+    pub(crate) fn with_remark(mut self, remark: String) -> Self {
+        self.remark = Some(remark);
+        self
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.response.status().into()
+    }
+
+    /// The OAuth `error`, for example `invalid_client`.
+    pub fn error(&self) -> Option<&str> {
+        self.answer.error.as_deref()
+    }
+
+    /// The beginning of `error_description`, on one line.
+    pub fn description(&self) -> Option<&str> {
+        self.answer.description.as_deref()
+    }
+
+    /// The numbers of `error_codes`.
+    pub fn error_codes(&self) -> &[u32] {
+        &self.answer.codes
+    }
+
+    /// The number of the AADSTS code, if there is one.
+    pub fn code(&self) -> Option<u32> {
+        self.answer.codes.first().copied()
+    }
+
+    /// Entra's id of this request.
+    pub fn trace_id(&self) -> Option<&str> {
+        self.answer.trace_id.as_deref()
+    }
+
+    /// The id that ties this request to others.
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.answer.correlation_id.as_deref()
+    }
+
+    /// When Entra refused, as it wrote it.
+    pub fn timestamp(&self) -> Option<&str> {
+        self.answer.timestamp.as_deref()
+    }
+
+    /// The claims that a new request has to satisfy, as JSON text.
+    pub fn claims(&self) -> Option<&str> {
+        self.answer.claims.as_deref()
+    }
+
+    /// The `suberror`, where Entra divides one code further.
+    pub fn suberror(&self) -> Option<&str> {
+        self.answer.suberror.as_deref()
+    }
+
+    /// The `client-request-id` that was sent: Microsoft's support asks for it.
+    pub fn client_request_id(&self) -> Uuid {
+        self.request_id
+    }
+
+    /// How long the service wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// How far the service's clock (its `Date` header) is ahead of ours; negative where it is
+    /// behind. Good to about the time that the answer travelled.
+    pub fn clock_skew(&self) -> Option<SignedDuration> {
+        self.skew
+    }
+
+    /// The response with secrets taken out of its body.
+    pub fn response(&self) -> &RawResponse {
+        &self.response
+    }
+
+    /// Whether the service refuses the credential itself, so that another key may help.
+    pub fn is_invalid_client(&self) -> bool {
+        self.error() == Some("invalid_client")
+            || self.code().is_some_and(|code| KEY_CODES.contains(&code))
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        let code = self.code();
+        let mut hint = code
+            .and_then(code_hint)
+            .or_else(|| error_hint(self.error(), self.status()))
+            .map(str::to_owned);
+        let skewed = self.skew.filter(|skew| skew.abs() >= NOTABLE_SKEW);
+        if let Some(skew) = skewed.filter(|_| code == Some(OUTSIDE_TIME_RANGE)) {
+            let direction = if skew.is_positive() { "behind" } else { "ahead of" };
+            let seconds = skew.abs().as_secs();
+            let text =
+                format!("this host's clock is {seconds} s {direction} the service's: set it");
+            hint = Some(text);
+        }
+        match (hint, &self.remark) {
+            (Some(hint), Some(remark)) => Some(format!("{hint}; {remark}")),
+            (hint, remark) => hint.or_else(|| remark.clone()),
+        }
+    }
+
+    /// What a repetition of the same request can bring.
+    pub fn retry_class(&self) -> RetryClass {
+        let status = self.status();
+        if status == 429 || self.code() == Some(LOOP_DETECTED) {
+            return RetryClass::Throttled { after: self.retry_after };
+        }
+        let passing = self.error() == Some("temporarily_unavailable")
+            || self.code().is_some_and(|code| PASSING_CODES.contains(&code));
+        if passing || status == 408 || status >= 500 {
+            return RetryClass::Transient;
+        }
+        match self.error() {
+            Some("invalid_request" | "invalid_scope" | "invalid_resource") => RetryClass::Invalid,
+            _ => RetryClass::Denied,
+        }
+    }
+}
+
+impl fmt::Display for EntraError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (client, endpoint) = (&self.client_id, &self.endpoint);
+        let status = self.status();
+        write!(formatter, "{endpoint} refused a token to client {client} with status {status}")?;
+        if let Some(error) = self.error() {
+            write!(formatter, ", {error}")?;
+        }
+        let text = self.description().or(self.answer.excerpt.as_deref());
+        let named = text.is_some_and(|text| text.starts_with("AADSTS"));
+        if let Some(code) = self.code().filter(|_| !named) {
+            write!(formatter, ", AADSTS{code}")?;
+        }
+        if let Some(text) = text {
+            write!(formatter, ": {}", text.trim_end_matches('.'))?;
+        }
+        write!(formatter, " (client-request-id {}", self.request_id)?;
+        if let Some(trace_id) = self.trace_id() {
+            write!(formatter, ", trace id {trace_id}")?;
+        }
+        if let Some(correlation_id) = self.correlation_id() {
+            write!(formatter, ", correlation id {correlation_id}")?;
+        }
+        if let Some(timestamp) = self.timestamp() {
+            write!(formatter, ", {timestamp}")?;
+        }
+        formatter.write_str(")")
+    }
+}
+
+impl fmt::Debug for EntraError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("EntraError")
+            .field("endpoint", &self.endpoint)
+            .field("client_id", &self.client_id)
+            .field("request_id", &self.request_id)
+            .field("status", &self.status())
+            .field("answer", &self.answer)
+            .field("retry_after", &self.retry_after)
+            .field("skew", &self.skew)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::error::Error for EntraError {}
+
+/// A URL without query and fragment, for messages.
+pub(crate) fn display_url(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.to_string()
+}
+
+/// The response with secrets taken out of its body, and without cookies.
+pub(crate) fn scrubbed(response: &RawResponse, secrets: &[&str]) -> RawResponse {
+    let mut headers = response.headers().clone();
+    headers.remove("set-cookie");
+    let end = response.body().len().min(KEPT_BODY);
+    let body = scrub(&String::from_utf8_lossy(&response.body()[..end]), secrets);
+    RawResponse::from_bytes(response.status(), headers, body)
+}
+
+/// How long the service wants to be left alone: milliseconds, seconds or a date (RFC 9110
+/// 10.2.3), the most exact first.
+pub(crate) fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
+    for name in [X_MS_RETRY_AFTER_MS, RETRY_AFTER_MS] {
+        let milliseconds =
+            headers.get_optional_str(&name).and_then(|text| text.trim().parse().ok());
+        if let Some(milliseconds) = milliseconds {
+            return Some(Duration::from_millis(milliseconds));
+        }
+    }
+    let text = headers.get_optional_str(&RETRY_AFTER)?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = parse_rfc7231(text).ok()?;
+    let seconds = date.unix_timestamp() - now.as_second();
+    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+fn skew(headers: &Headers, now: Timestamp) -> Option<SignedDuration> {
+    let date = parse_rfc7231(headers.get_optional_str(&"date".into())?).ok()?;
+    Some(SignedDuration::from_secs(date.unix_timestamp() - now.as_second()))
+}
+
+/// Codes that speak of the key although Entra sends them with another `error` at times.
+const KEY_CODES: [u32; 4] = [700_027, 700_024, 1_000_502, 7_000_214];
+/// The assertion is outside its time range.
+pub(crate) const OUTSIDE_TIME_RANGE: u32 = 700_024;
+/// The service saw the same request too often.
+const LOOP_DETECTED: u32 = 50_196;
+/// Trouble inside the service, trouble reaching an issuer, and a federated credential that is not
+/// known everywhere yet.
+const PASSING_CODES: [u32; 2] = [90_033, 90_061];
+/// A smaller skew is noise: the `Date` header counts whole seconds, and the answer travelled.
+const NOTABLE_SKEW: SignedDuration = SignedDuration::from_secs(30);
+/// How much of an error body is kept.
+const KEPT_BODY: usize = 8 * 1024;
+
+#[cfg(test)]
+mod tests;

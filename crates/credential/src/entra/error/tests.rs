@@ -1,0 +1,102 @@
+use azure_core::http::StatusCode;
+
+use super::*;
+
+const NOW: i64 = 1_795_262_400;
+
+fn read(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> EntraError {
+    let mut wire = Headers::new();
+    for (name, value) in headers {
+        wire.insert(*name, *value);
+    }
+    let response = RawResponse::from_bytes(StatusCode::from(status), wire, body.to_owned());
+    let endpoint = "https://login.example/t/oauth2/v2.0/token?secret=1".parse().unwrap();
+    let asked = Asked {
+        endpoint: &endpoint,
+        client_id: "client-1",
+        request_id: Uuid::from_u128(1),
+        assertion: "planted.marker.assertion",
+    };
+    EntraError::read(asked, &response, Timestamp::from_second(NOW).unwrap())
+}
+
+#[test]
+fn the_message_says_what_was_tried_and_what_came_back() {
+    let error = read(
+        401,
+        &[],
+        r#"{"error":"invalid_client","error_description":"AADSTS700027: no key.","error_codes":[700027],"trace_id":"tr","correlation_id":"co","timestamp":"2026-11-21 12:00:00Z"}"#,
+    );
+    assert_eq!(
+        error.to_string(),
+        "https://login.example/t/oauth2/v2.0/token refused a token to client client-1 with status \
+         401, invalid_client: AADSTS700027: no key (client-request-id \
+         00000000-0000-0000-0000-000000000001, trace id tr, correlation id co, 2026-11-21 12:00:00Z)"
+    );
+    assert!(error.is_invalid_client());
+    assert!(error.hint().unwrap().contains("x5c"));
+}
+
+#[test]
+fn the_retry_class_follows_status_error_and_code() {
+    let throttled = |after| RetryClass::Throttled { after };
+    for (status, body, expected) in [
+        (429, "Too Many Requests", throttled(None)),
+        (400, r#"{"error":"invalid_grant","error_codes":[50196]}"#, throttled(None)),
+        (408, "", RetryClass::Transient),
+        (503, "<html>", RetryClass::Transient),
+        (400, r#"{"error":"temporarily_unavailable"}"#, RetryClass::Transient),
+        (400, r#"{"error":"invalid_request","error_codes":[90033]}"#, RetryClass::Transient),
+        (400, r#"{"error":"invalid_request","error_codes":[90061]}"#, RetryClass::Transient),
+        (400, r#"{"error":"invalid_scope"}"#, RetryClass::Invalid),
+        (401, r#"{"error":"invalid_client"}"#, RetryClass::Denied),
+        (403, "<html>blocked</html>", RetryClass::Denied),
+        (302, "", RetryClass::Denied),
+    ] {
+        assert_eq!(read(status, &[], body).retry_class(), expected, "{status} {body}");
+    }
+}
+
+#[test]
+fn retry_after_is_read_in_every_form() {
+    for (name, value, expected) in [
+        ("retry-after", "60", Some(Duration::from_secs(60))),
+        ("retry-after", " 7 ", Some(Duration::from_secs(7))),
+        ("retry-after-ms", "250", Some(Duration::from_millis(250))),
+        ("x-ms-retry-after-ms", "1500", Some(Duration::from_millis(1_500))),
+        ("retry-after", "Sat, 21 Nov 2026 12:01:00 GMT", Some(Duration::from_secs(60))),
+        ("retry-after", "Sat, 21 Nov 2026 11:00:00 GMT", Some(Duration::ZERO)),
+        ("retry-after", "soon", None),
+        ("retry-after", "-5", None),
+    ] {
+        assert_eq!(read(429, &[(name, value)], "").retry_after(), expected, "{name}: {value}");
+    }
+}
+
+#[test]
+fn a_wrong_clock_is_measured_and_named() {
+    let body = r#"{"error":"invalid_client","error_codes":[700024]}"#;
+    let behind = read(401, &[("date", "Sat, 21 Nov 2026 12:10:00 GMT")], body);
+    assert_eq!(behind.clock_skew(), Some(SignedDuration::from_secs(600)));
+    assert!(behind.hint().unwrap().contains("600 s behind"));
+    let ahead = read(401, &[("date", "Sat, 21 Nov 2026 11:58:20 GMT")], body);
+    assert!(ahead.hint().unwrap().contains("100 s ahead of"));
+    let right = read(401, &[("date", "Sat, 21 Nov 2026 12:00:02 GMT")], body);
+    assert!(right.hint().unwrap().contains("service account token"));
+}
+
+#[test]
+fn neither_text_nor_response_repeat_what_was_sent() {
+    for body in [
+        r#"{"error":"planted.marker.assertion","error_description":"planted.marker.assertion"}"#,
+        "<html>client_assertion=planted.marker.assertion</html>",
+        "{\"error\":\"planted.marker.assertion",
+    ] {
+        let error = read(400, &[("set-cookie", "planted.marker.assertion")], body);
+        let body = String::from_utf8_lossy(error.response().body()).into_owned();
+        let headers = error.response().headers().get_optional_string(&"set-cookie".into());
+        let printed = format!("{error} {error:?} {body} {headers:?} {:?}", error.hint());
+        assert!(!printed.contains("marker"), "{printed}");
+        assert!(!printed.contains("secret=1"), "{printed}");
+    }
+}

@@ -1,0 +1,88 @@
+//! One exchange with Entra: an assertion for a token.
+
+use std::sync::Arc;
+
+use azure_core::http::{RawResponse, Request, Url};
+use uuid::Uuid;
+
+use super::error::{Asked, EntraError, display_url};
+use super::request::Form;
+use super::response::parse_token_response;
+use crate::token::error::{RetryClass, TokenError};
+use crate::token::source::IssuedToken;
+use crate::transport::sender::{Exchange, TokenTransport};
+
+/// An assertion to be exchanged for a token.
+pub(crate) struct AssertionExchange<'a> {
+    pub(crate) endpoint: &'a Url,
+    pub(crate) client_id: &'a str,
+    pub(crate) scope: &'a str,
+    pub(crate) assertion: &'a str,
+    pub(crate) claims: Option<&'a str>,
+    /// One id for the request and its repetitions.
+    pub(crate) request_id: Uuid,
+}
+
+impl AssertionExchange<'_> {
+    /// Sends the assertion and reads the token; `generation` is whose key signed it.
+    pub(crate) async fn fetch(
+        &self,
+        transport: &TokenTransport,
+        generation: u64,
+    ) -> Result<IssuedToken, TokenError> {
+        let request_id = self.request_id;
+        let host = self.endpoint.host_str().unwrap_or_default();
+        tracing::debug!(host, scope = self.scope, %request_id, generation, "requesting a token");
+        let answer = transport.send(self).await?;
+        let (response, now) = (&answer.response, transport.clock().now());
+        if !response.status().is_success() {
+            return Err(TokenError::Refused(Arc::new(self.refusal(response, now))));
+        }
+        let token = parse_token_response(response.body(), now).map_err(|problem| {
+            let (endpoint, status) = (display_url(self.endpoint), response.status().into());
+            TokenError::Unreadable { endpoint, status, problem }
+        })?;
+        Ok(IssuedToken {
+            text: token.text,
+            asked_at: answer.asked_at,
+            expires_in: token.expires_in,
+            refresh_in: token.refresh_in,
+            generation,
+        })
+    }
+
+    fn refusal(&self, response: &RawResponse, now: jiff::Timestamp) -> EntraError {
+        let asked = Asked {
+            endpoint: self.endpoint,
+            client_id: self.client_id,
+            request_id: self.request_id,
+            assertion: self.assertion,
+        };
+        EntraError::read(asked, response, now)
+    }
+}
+
+impl Exchange for AssertionExchange<'_> {
+    fn endpoint(&self) -> &Url {
+        self.endpoint
+    }
+
+    fn request(&self) -> Request {
+        let form = Form {
+            client_id: self.client_id,
+            scope: self.scope,
+            assertion: self.assertion,
+            claims: self.claims,
+        };
+        form.to_request(self.endpoint, self.request_id)
+    }
+
+    fn may_pass(&self, response: &RawResponse) -> bool {
+        if response.status().is_success() {
+            return false;
+        }
+        // The time matters for dates in headers only, and the class does not look at them.
+        let refusal = self.refusal(response, jiff::Timestamp::UNIX_EPOCH);
+        matches!(refusal.retry_class(), RetryClass::Transient | RetryClass::Throttled { .. })
+    }
+}

@@ -1,0 +1,186 @@
+//! A response that holds a token. Numbers come bare from Entra and quoted from IMDS, App Service
+//! and old endpoints; both are read.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use crate::secret::SecretText;
+use crate::token::error::AnswerProblem;
+
+/// What a token response says.
+#[derive(Debug)]
+pub(crate) struct TokenResponse {
+    pub(crate) text: SecretText,
+    pub(crate) expires_in: Duration,
+    pub(crate) refresh_in: Option<Duration>,
+}
+
+/// Reads a token response; `now` turns `expires_on` into a lifetime where `expires_in` is absent.
+pub(crate) fn parse_token_response(
+    body: &[u8],
+    now: Timestamp,
+) -> Result<TokenResponse, AnswerProblem> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(AnswerProblem::Empty);
+    }
+    // The reader's own words may repeat what it read, so that only the position is kept.
+    let wire: WireResponse = serde_json::from_slice(body)
+        .map_err(|error| AnswerProblem::Malformed { line: error.line(), column: error.column() })?;
+    let text = wire.access_token.filter(|text| !text.0.expose().trim().is_empty());
+    let text = text.ok_or(AnswerProblem::NoToken)?.0;
+    let seconds = match (wire.expires_in.0, wire.expires_on.0) {
+        (Some(seconds), _) => seconds,
+        (None, Some(moment)) => moment - now.as_second(),
+        (None, None) => return Err(AnswerProblem::NoLifetime),
+    };
+    let expires_in = positive(seconds).ok_or(AnswerProblem::Expired)?;
+    let refresh_in = wire.refresh_in.0.and_then(positive);
+    Ok(TokenResponse { text, expires_in, refresh_in })
+}
+
+fn positive(seconds: i64) -> Option<Duration> {
+    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
+#[derive(Deserialize)]
+struct WireResponse {
+    access_token: Option<WireToken>,
+    #[serde(default)]
+    expires_in: WireNumber,
+    #[serde(default)]
+    expires_on: WireNumber,
+    #[serde(default)]
+    refresh_in: WireNumber,
+}
+
+struct WireToken(SecretText);
+
+impl<'de> Deserialize<'de> for WireToken {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(SecretText::from(text)))
+    }
+}
+
+/// A whole number, bare or quoted; anything else is as if it were absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WireNumber(pub(crate) Option<i64>);
+
+impl<'de> Deserialize<'de> for WireNumber {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NumberVisitor)
+    }
+}
+
+struct NumberVisitor;
+
+impl<'de> Visitor<'de> for NumberVisitor {
+    type Value = WireNumber;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number, bare or quoted")
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<WireNumber, E> {
+        Ok(WireNumber(Some(number)))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<WireNumber, E> {
+        Ok(WireNumber(i64::try_from(number).ok()))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<WireNumber, E> {
+        Ok(WireNumber(format!("{number:.0}").parse().ok()))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<WireNumber, E> {
+        let whole = text.trim().split_once('.').map_or(text.trim(), |(whole, _)| whole);
+        Ok(WireNumber(whole.parse().ok()))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<WireNumber, E> {
+        Ok(WireNumber(None))
+    }
+
+    fn visit_unit<E>(self) -> Result<WireNumber, E> {
+        Ok(WireNumber(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<WireNumber, A::Error> {
+        while sequence.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(WireNumber(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WireNumber, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(WireNumber(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(body: &str) -> Result<(u64, Option<u64>), AnswerProblem> {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let response = parse_token_response(body.as_bytes(), now)?;
+        assert_eq!(response.text.expose(), "t");
+        Ok((response.expires_in.as_secs(), response.refresh_in.map(|d| d.as_secs())))
+    }
+
+    #[test]
+    fn numbers_are_read_bare_and_quoted() {
+        for (body, expected) in [
+            (r#"{"access_token":"t","expires_in":3599}"#, (3_599, None)),
+            (r#"{"access_token":"t","expires_in":"3599"}"#, (3_599, None)),
+            (r#"{"access_token":"t","expires_in":3599.0}"#, (3_599, None)),
+            (r#"{"access_token":"t","expires_in":3599,"refresh_in":"1800"}"#, (3_599, Some(1_800))),
+            (r#"{"access_token":"t","expires_in":3599,"refresh_in":null}"#, (3_599, None)),
+            (r#"{"access_token":"t","expires_in":3599,"refresh_in":{"a":[1]}}"#, (3_599, None)),
+            (r#"{"access_token":"t","expires_on":"4600"}"#, (3_600, None)),
+            (r#"{"access_token":"t","expires_in":"","expires_on":4600}"#, (3_600, None)),
+            (r#"{"access_token":"\u0074","expires_in":9,"extra":[{}]}"#, (9, None)),
+        ] {
+            assert_eq!(parse(body), Ok(expected), "{body}");
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_usable_token_says_what_is_missing() {
+        for (body, expected) in [
+            ("", AnswerProblem::Empty),
+            (" \r\n", AnswerProblem::Empty),
+            (r#"{"expires_in":3599}"#, AnswerProblem::NoToken),
+            (r#"{"access_token":"","expires_in":3599}"#, AnswerProblem::NoToken),
+            (r#"{"access_token":null,"expires_in":3599}"#, AnswerProblem::NoToken),
+            (r#"{"access_token":"t"}"#, AnswerProblem::NoLifetime),
+            (r#"{"access_token":"t","expires_in":"soon"}"#, AnswerProblem::NoLifetime),
+            (r#"{"access_token":"t","expires_in":0}"#, AnswerProblem::Expired),
+            (r#"{"access_token":"t","expires_on":"999"}"#, AnswerProblem::Expired),
+            ("<html>", AnswerProblem::Malformed { line: 1, column: 1 }),
+            (r#"{"access_token":7}"#, AnswerProblem::Malformed { line: 1, column: 17 }),
+        ] {
+            assert_eq!(parse(body), Err(expected), "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_body_makes_the_reader_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _unread = parse_token_response(&body, Timestamp::UNIX_EPOCH);
+        }
+
+        #[test]
+        fn a_cut_answer_never_repeats_the_token(cut in 0usize..60) {
+            let body = r#"{"access_token":"planted-marker-0123456789","expires_in":"x"}"#;
+            let problem = parse_token_response(&body.as_bytes()[..cut], Timestamp::UNIX_EPOCH);
+            let printed = format!("{problem:?}");
+            prop_assert!(!printed.contains("planted"));
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The credential of a token that somebody else issued: a service account token, exchanged for a
+//! token of Entra (workload identity federation).
+
+mod token_file;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use azure_core::http::Url;
+
+use self::token_file::{FederatedToken, TokenFile};
+use crate::entra::error::EntraError;
+use crate::entra::exchange::AssertionExchange;
+use crate::health::TokenHealth;
+use crate::identity::{Authority, ClientId, ParseAuthorityError, ParseIdError, TenantId};
+use crate::token::engine::TokenEngine;
+use crate::token::error::TokenError;
+use crate::token::request::{TokenKey, Variant};
+use crate::token::source::{IssuedToken, TokenSource};
+use crate::token::table::CachedToken;
+use crate::transport::sender::TokenTransport;
+
+/// The values of the environment variables that the workload identity webhook sets, read by the
+/// program and passed in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FederatedTokenSettings {
+    /// `AZURE_CLIENT_ID`.
+    pub client_id: Option<String>,
+    /// `AZURE_TENANT_ID`.
+    pub tenant_id: Option<String>,
+    /// `AZURE_FEDERATED_TOKEN_FILE`.
+    pub token_file: Option<PathBuf>,
+    /// `AZURE_AUTHORITY_HOST`; the public cloud if absent.
+    pub authority_host: Option<String>,
+}
+
+/// Everything that is wrong with [`FederatedTokenSettings`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("workload identity is not configured: {}", list(problems))]
+pub struct FederatedTokenSettingsError {
+    /// One entry for each variable that is missing or malformed.
+    pub problems: Vec<FederatedTokenSettingProblem>,
+}
+
+/// What is wrong with one variable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FederatedTokenSettingProblem {
+    /// The variable is absent or empty.
+    #[error("{variable} is not set")]
+    Missing {
+        /// The variable.
+        variable: &'static str,
+    },
+    /// The variable does not hold an id.
+    #[error("{variable} is malformed ({problem})")]
+    Id {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong with it.
+        problem: ParseIdError,
+    },
+    /// The variable does not hold an authority.
+    #[error("{variable} is malformed ({problem})")]
+    Authority {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong with it.
+        problem: ParseAuthorityError,
+    },
+}
+
+impl FederatedTokenSettingsError {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        "the workload identity webhook sets these variables: check the pod's label \
+         azure.workload.identity/use, the annotation azure.workload.identity/client-id of its \
+         service account, and that the pod was created after the webhook was installed"
+    }
+}
+
+/// A credential that exchanges a federated token, as Kubernetes projects it into a file.
+///
+/// The file is read for every exchange, which is once per scope and refresh: a rotated token is
+/// used at once, and there is no copy in memory that could grow old.
+#[derive(Debug)]
+pub struct FederatedTokenCredential {
+    engine: TokenEngine<FederatedSource>,
+}
+
+impl FederatedTokenCredential {
+    /// A credential from the values of the environment. The file is read when the first token is
+    /// requested, so that it may appear later than the process.
+    ///
+    /// # Errors
+    ///
+    /// [`FederatedTokenSettingsError`] with every variable that is missing or malformed.
+    pub fn from_settings(
+        settings: FederatedTokenSettings,
+        transport: TokenTransport,
+    ) -> Result<Arc<Self>, FederatedTokenSettingsError> {
+        let identity = FederatedIdentity::parse(settings)?;
+        Ok(Self::new(
+            identity.tenant,
+            identity.client,
+            &identity.authority,
+            identity.file,
+            transport,
+        ))
+    }
+
+    /// A credential of `client` in `tenant`, with the token in the file at `token_file`.
+    pub fn new(
+        tenant: TenantId,
+        client: ClientId,
+        authority: &Authority,
+        token_file: impl Into<PathBuf>,
+        transport: TokenTransport,
+    ) -> Arc<Self> {
+        let source = FederatedSource {
+            endpoint: authority.token_endpoint(&tenant),
+            authority: authority.clone(),
+            client,
+            file: TokenFile::new(token_file.into()),
+            transport: transport.clone(),
+        };
+        Arc::new(Self { engine: TokenEngine::new(source, &transport) })
+    }
+
+    /// The file that holds the federated token.
+    pub fn token_file(&self) -> &Path {
+        self.engine.source().file.path()
+    }
+
+    /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
+    /// fetched first.
+    pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
+        self.engine.lend(scope, &Variant::PLAIN, |token: &CachedToken| read(token.reveal()))
+    }
+
+    /// What is held and what happened.
+    pub fn health(&self) -> TokenHealth {
+        self.engine.health()
+    }
+
+    /// Whether tokens can be had, as far as is known without asking.
+    pub fn is_ready(&self) -> bool {
+        self.health().is_ready()
+    }
+}
+
+#[async_trait]
+impl TokenCredential for FederatedTokenCredential {
+    async fn get_token(
+        &self,
+        scopes: &[&str],
+        options: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        self.engine.access_token(scopes, options).await
+    }
+}
+
+/// Settings that are complete.
+struct FederatedIdentity {
+    tenant: TenantId,
+    client: ClientId,
+    authority: Authority,
+    file: PathBuf,
+}
+
+impl FederatedIdentity {
+    fn parse(settings: FederatedTokenSettings) -> Result<Self, FederatedTokenSettingsError> {
+        use FederatedTokenSettingProblem as Problem;
+        let mut problems = Vec::new();
+        let client = parse_id("AZURE_CLIENT_ID", settings.client_id.as_deref());
+        let tenant = parse_id("AZURE_TENANT_ID", settings.tenant_id.as_deref());
+        let file = settings.token_file.filter(|path| !path.as_os_str().is_empty());
+        let file = file.ok_or(Problem::Missing { variable: token_file::VARIABLE });
+        let host = settings.authority_host.as_deref().map(str::trim);
+        let authority = host.filter(|host| !host.is_empty()).unwrap_or(PUBLIC_CLOUD).parse();
+        let authority = authority
+            .map_err(|problem| Problem::Authority { variable: "AZURE_AUTHORITY_HOST", problem });
+        let mut note = |problem| problems.push(problem);
+        let client = client.map_err(&mut note).ok();
+        let tenant = tenant.map_err(&mut note).ok();
+        let file = file.map_err(&mut note).ok();
+        let authority = authority.map_err(&mut note).ok();
+        match (tenant, client, authority, file) {
+            (Some(tenant), Some(client), Some(authority), Some(file)) => {
+                Ok(Self { tenant, client, authority, file })
+            }
+            _ => Err(FederatedTokenSettingsError { problems }),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct FederatedSource {
+    authority: Authority,
+    endpoint: Url,
+    client: ClientId,
+    file: TokenFile,
+    transport: TokenTransport,
+}
+
+#[async_trait]
+impl TokenSource for FederatedSource {
+    async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
+        let mut token = self.file.load().await?;
+        let mut outcome = self.exchange(&token, key).await;
+        if is_refused(&outcome) {
+            // It may have rotated between our reading and Entra's.
+            let again = self.file.load().await?;
+            if !again.is_same(&token) {
+                token = again;
+                outcome = self.exchange(&token, key).await;
+            }
+        }
+        outcome.map_err(|error| self.explain(error, &token))
+    }
+}
+
+impl FederatedSource {
+    async fn exchange(
+        &self,
+        token: &FederatedToken,
+        key: &TokenKey,
+    ) -> Result<IssuedToken, TokenError> {
+        let claims = key.variant.claims_parameter()?;
+        let other = key.variant.tenant.as_ref();
+        let other = other.map(|tenant| self.authority.token_endpoint(tenant));
+        let exchange = AssertionExchange {
+            endpoint: other.as_ref().unwrap_or(&self.endpoint),
+            client_id: self.client.as_str(),
+            scope: &key.scope,
+            assertion: token.text(),
+            claims: claims.as_deref(),
+            request_id: self.transport.randomness().uuid(),
+        };
+        exchange.fetch(&self.transport, 0).await
+    }
+
+    /// Adds what the token says about itself, where that is what has to be compared.
+    fn explain(&self, error: TokenError, token: &FederatedToken) -> TokenError {
+        let TokenError::Refused(refusal) = &error else { return error };
+        if !is_about_the_assertion(refusal) {
+            return error;
+        }
+        let remark = token.describe(self.transport.clock().now());
+        TokenError::Refused(Arc::new(EntraError::clone(refusal).with_remark(remark)))
+    }
+}
+
+fn is_refused(outcome: &Result<IssuedToken, TokenError>) -> bool {
+    matches!(outcome, Err(TokenError::Refused(error)) if is_about_the_assertion(error))
+}
+
+fn is_about_the_assertion(error: &EntraError) -> bool {
+    error.is_invalid_client() || error.code().is_some_and(|code| FEDERATION_CODES.contains(&code))
+}
+
+fn parse_id<T: std::str::FromStr<Err = ParseIdError>>(
+    variable: &'static str,
+    text: Option<&str>,
+) -> Result<T, FederatedTokenSettingProblem> {
+    let text = text.map(str::trim).filter(|text| !text.is_empty());
+    let text = text.ok_or(FederatedTokenSettingProblem::Missing { variable })?;
+    text.parse().map_err(|problem| FederatedTokenSettingProblem::Id { variable, problem })
+}
+
+fn list(problems: &[FederatedTokenSettingProblem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// No federated credential matches, in all the forms that Entra says it.
+const FEDERATION_CODES: [u32; 7] =
+    [70_021, 700_211, 700_212, 700_213, 7_002_137, 7_002_138, 700_024];
+const PUBLIC_CLOUD: &str = "https://login.microsoftonline.com/";
+
+#[cfg(test)]
+mod tests;

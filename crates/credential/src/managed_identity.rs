@@ -1,0 +1,248 @@
+//! The identity of the host: a virtual machine, a scale set or an app.
+
+pub(crate) mod endpoint;
+pub(crate) mod error;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use azure_core::http::{RawResponse, Transport, Url};
+
+use self::endpoint::{Endpoint, ManagedIdentityId, Question};
+use self::error::ManagedIdentityError;
+use crate::entra::response::parse_token_response;
+use crate::health::TokenHealth;
+use crate::secret::SecretText;
+use crate::token::engine::TokenEngine;
+use crate::token::error::TokenError;
+use crate::token::request::{TokenKey, Variant};
+use crate::token::source::{IssuedToken, TokenSource};
+use crate::token::table::CachedToken;
+use crate::transport::retry::RetrySettings;
+use crate::transport::sender::{TokenTransport, TokenTransportOptions};
+
+/// Where the managed identity endpoint is and which identity is meant: the values of the
+/// environment variables that Azure sets, read by the program and passed in.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct ManagedIdentitySettings {
+    /// Which identity; the host's only one if absent (`AZURE_CLIENT_ID` by convention).
+    pub identity: Option<ManagedIdentityId>,
+    /// `IDENTITY_ENDPOINT`: with [`Self::identity_header`], App Service is asked and not IMDS.
+    pub identity_endpoint: Option<String>,
+    /// `IDENTITY_HEADER`: the secret that App Service expects.
+    pub identity_header: Option<SecretText>,
+    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for `http://169.254.169.254`.
+    pub imds_host: Option<String>,
+}
+
+/// Why there can be no managed identity credential.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManagedIdentitySettingsError {
+    /// A variable that names an endpoint does not hold a URL.
+    #[error("{variable} is not an http or https url")]
+    Endpoint {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong, where it is not the scheme.
+        #[source]
+        source: Option<url::ParseError>,
+    },
+    /// One of the two App Service variables is set without the other.
+    #[error("{missing} is not set, but {present} is")]
+    HalfAppService {
+        /// The variable that is set.
+        present: &'static str,
+        /// The variable that is not.
+        missing: &'static str,
+    },
+    /// The HTTP client could not be built.
+    #[error("the http client for the managed identity endpoint could not be built")]
+    Client(#[source] reqwest::Error),
+}
+
+impl ManagedIdentitySettingsError {
+    /// What to do next.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Endpoint { .. } => Some("write it as http://host:port"),
+            Self::HalfAppService { .. } => {
+                Some("the platform sets both or neither: pass both on, or unset the one")
+            }
+            Self::Client(_) => None,
+        }
+    }
+}
+
+/// A credential for the identity of the host.
+///
+/// It asks IMDS (API version 2018-02-01) or, where `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are
+/// given, App Service (2019-08-01). Its requests never go through a proxy, whatever the
+/// environment says: the answer is a token, and a proxy would see it in plain text.
+#[derive(Debug)]
+pub struct ManagedIdentityCredential {
+    engine: TokenEngine<HostIdentity>,
+}
+
+impl ManagedIdentityCredential {
+    /// A credential with an HTTP client of its own, without a proxy; the transport of `options`
+    /// is not used, nor are its retry settings where they are the defaults for Entra.
+    ///
+    /// # Errors
+    ///
+    /// [`ManagedIdentitySettingsError`] if a setting is malformed.
+    pub fn new(
+        settings: ManagedIdentitySettings,
+        options: TokenTransportOptions,
+    ) -> Result<Arc<Self>, ManagedIdentitySettingsError> {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .map_err(ManagedIdentitySettingsError::Client)?;
+        Self::over(settings, options, Transport::new(Arc::new(client)))
+    }
+
+    fn over(
+        settings: ManagedIdentitySettings,
+        mut options: TokenTransportOptions,
+        transport: Transport,
+    ) -> Result<Arc<Self>, ManagedIdentitySettingsError> {
+        if options.retry == RetrySettings::default() {
+            options.retry = RetrySettings::for_managed_identity();
+        }
+        let transport = TokenTransport::over(options, transport);
+        let identity = settings.identity.clone();
+        let source = HostIdentity {
+            endpoint: endpoint_of(settings)?,
+            identity,
+            transport: transport.clone(),
+        };
+        Ok(Arc::new(Self { engine: TokenEngine::new(source, &transport) }))
+    }
+
+    /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
+    /// fetched first.
+    pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
+        self.engine.lend(scope, &Variant::PLAIN, |token: &CachedToken| read(token.reveal()))
+    }
+
+    /// What is held and what happened.
+    pub fn health(&self) -> TokenHealth {
+        self.engine.health()
+    }
+
+    /// Whether tokens can be had, as far as is known without asking.
+    pub fn is_ready(&self) -> bool {
+        self.health().is_ready()
+    }
+}
+
+#[async_trait]
+impl TokenCredential for ManagedIdentityCredential {
+    async fn get_token(
+        &self,
+        scopes: &[&str],
+        options: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        self.engine.access_token(scopes, options).await
+    }
+}
+
+#[derive(Debug)]
+struct HostIdentity {
+    endpoint: Endpoint,
+    identity: Option<ManagedIdentityId>,
+    transport: TokenTransport,
+}
+
+#[async_trait]
+impl TokenSource for HostIdentity {
+    async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
+        self.check(&key.variant)?;
+        let url = self.endpoint.token_url(key.resource(), self.identity.as_ref());
+        let question = Question { endpoint: &self.endpoint, url };
+        let answer = self.transport.send(&question).await?;
+        let response = &answer.response;
+        if !response.status().is_success() {
+            return Err(TokenError::ManagedIdentity(Arc::new(self.refusal(response))));
+        }
+        let now = self.transport.clock().now();
+        let token = parse_token_response(response.body(), now).map_err(|problem| {
+            TokenError::Unreadable {
+                endpoint: crate::entra::error::display_url(self.endpoint.url()),
+                status: response.status().into(),
+                problem,
+            }
+        })?;
+        Ok(IssuedToken {
+            text: token.text,
+            asked_at: answer.asked_at,
+            expires_in: token.expires_in,
+            refresh_in: token.refresh_in,
+            generation: 0,
+        })
+    }
+}
+
+impl HostIdentity {
+    /// The endpoints know one tenant and keep tokens of their own: what they cannot do must not
+    /// look as if it had been done.
+    fn check(&self, variant: &Variant) -> Result<(), TokenError> {
+        let wanted = if variant.tenant.is_some() {
+            "another tenant"
+        } else if variant.claims.is_some() {
+            "claims"
+        } else {
+            return Ok(());
+        };
+        Err(TokenError::Unsupported { endpoint: "a managed identity endpoint", wanted })
+    }
+
+    fn refusal(&self, response: &RawResponse) -> ManagedIdentityError {
+        let secrets: Vec<&str> = self.endpoint.secret().into_iter().collect();
+        let now = self.transport.clock().now();
+        let (kind, url) = (self.endpoint.kind(), self.endpoint.url());
+        ManagedIdentityError::read(kind, url, &secrets, response, now)
+    }
+}
+
+fn endpoint_of(
+    settings: ManagedIdentitySettings,
+) -> Result<Endpoint, ManagedIdentitySettingsError> {
+    let half = |present, missing| ManagedIdentitySettingsError::HalfAppService { present, missing };
+    let header = settings.identity_header.filter(|header| !header.is_empty());
+    let endpoint = settings.identity_endpoint.filter(|endpoint| !endpoint.is_empty());
+    match (endpoint, header) {
+        (Some(endpoint), Some(header)) => {
+            Ok(Endpoint::app_service(parse_url("IDENTITY_ENDPOINT", &endpoint)?, header))
+        }
+        (Some(_), None) => Err(half("IDENTITY_ENDPOINT", "IDENTITY_HEADER")),
+        (None, Some(_)) => Err(half("IDENTITY_HEADER", "IDENTITY_ENDPOINT")),
+        (None, None) => {
+            let host = settings.imds_host.filter(|host| !host.is_empty());
+            let host = host.map(|host| parse_url("AZURE_POD_IDENTITY_AUTHORITY_HOST", &host));
+            Ok(Endpoint::imds(host.transpose()?))
+        }
+    }
+}
+
+fn parse_url(variable: &'static str, text: &str) -> Result<Url, ManagedIdentitySettingsError> {
+    let refuse = |source| ManagedIdentitySettingsError::Endpoint { variable, source };
+    let url: Url = text.trim().parse().map_err(|error| refuse(Some(error)))?;
+    if matches!(url.scheme(), "http" | "https") && url.has_host() {
+        Ok(url)
+    } else {
+        Err(refuse(None))
+    }
+}
+
+/// A link-local address answers at once or not at all.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

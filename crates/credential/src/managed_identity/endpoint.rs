@@ -1,0 +1,193 @@
+//! The dialects of the managed identity endpoints: which URL, which headers, which repetitions.
+
+use std::fmt;
+
+use azure_core::http::headers::HeaderName;
+use azure_core::http::{Method, RawResponse, Request, Url};
+
+use crate::secret::SecretText;
+use crate::transport::sender::Exchange;
+
+/// Which of several identities of a host is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ManagedIdentityId {
+    /// By application (client) id.
+    ClientId(String),
+    /// By the object id of its service principal.
+    ObjectId(String),
+    /// By its ARM resource id.
+    ResourceId(String),
+}
+
+/// The kind of a managed identity endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EndpointKind {
+    /// The Instance Metadata Service of virtual machines and scale sets.
+    Imds,
+    /// App Service, Functions and Container Apps.
+    AppService,
+}
+
+impl fmt::Display for EndpointKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Imds => "the instance metadata service",
+            Self::AppService => "the app service identity endpoint",
+        })
+    }
+}
+
+/// A managed identity endpoint and how it is spoken to.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    url: Url,
+    secret: Option<SecretText>,
+}
+
+impl Endpoint {
+    /// IMDS; `authority` is the scheme, host and port of a stand-in.
+    pub(crate) fn imds(authority: Option<Url>) -> Self {
+        let mut url = authority.unwrap_or_else(default_imds);
+        url.set_path(IMDS_PATH);
+        url.set_fragment(None);
+        Self { url, secret: None }
+    }
+
+    /// App Service: `IDENTITY_ENDPOINT` and the value of `IDENTITY_HEADER`.
+    pub(crate) fn app_service(url: Url, header: SecretText) -> Self {
+        Self { url, secret: Some(header) }
+    }
+
+    pub(crate) fn kind(&self) -> EndpointKind {
+        if self.secret.is_some() { EndpointKind::AppService } else { EndpointKind::Imds }
+    }
+
+    /// What must never appear in an error.
+    pub(crate) fn secret(&self) -> Option<&str> {
+        self.secret.as_ref().map(SecretText::expose)
+    }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The URL that asks for a token for `resource`.
+    pub(crate) fn token_url(&self, resource: &str, id: Option<&ManagedIdentityId>) -> Url {
+        let mut url = self.url.clone();
+        {
+            let mut query = url.query_pairs_mut();
+            query.append_pair("api-version", self.api_version()).append_pair("resource", resource);
+            match id {
+                Some(ManagedIdentityId::ClientId(id)) => query.append_pair("client_id", id),
+                Some(ManagedIdentityId::ObjectId(id)) => query.append_pair("object_id", id),
+                Some(ManagedIdentityId::ResourceId(id)) => {
+                    query.append_pair(self.resource_id_parameter(), id)
+                }
+                None => &mut query,
+            };
+        }
+        url
+    }
+
+    fn api_version(&self) -> &'static str {
+        match self.kind() {
+            EndpointKind::Imds => "2018-02-01",
+            EndpointKind::AppService => "2019-08-01",
+        }
+    }
+
+    fn resource_id_parameter(&self) -> &'static str {
+        match self.kind() {
+            EndpointKind::Imds => "msi_res_id",
+            EndpointKind::AppService => "mi_res_id",
+        }
+    }
+}
+
+/// One question to a managed identity endpoint.
+pub(crate) struct Question<'a> {
+    pub(crate) endpoint: &'a Endpoint,
+    pub(crate) url: Url,
+}
+
+impl Exchange for Question<'_> {
+    fn endpoint(&self) -> &Url {
+        &self.url
+    }
+
+    fn request(&self) -> Request {
+        let mut request = Request::new(self.url.clone(), Method::Get);
+        match self.endpoint.secret() {
+            None => request.insert_header(METADATA, "true"),
+            Some(secret) => request.insert_header(IDENTITY_HEADER, secret.to_owned()),
+        }
+        request
+    }
+
+    fn may_pass(&self, response: &RawResponse) -> bool {
+        // 404: the endpoint is starting; 410: it is being updated, for up to 70 seconds.
+        matches!(u16::from(response.status()), 404 | 408 | 410 | 429 | 500..)
+    }
+}
+
+#[expect(clippy::expect_used, reason = "a constant that a test parses")]
+fn default_imds() -> Url {
+    IMDS.parse().expect("the address of IMDS is a URL")
+}
+
+/// A link-local address: it leaves no host, and is the same on every virtual machine.
+const IMDS: &str = "http://169.254.169.254/";
+const IMDS_PATH: &str = "/metadata/identity/oauth2/token";
+/// Proves that no redirect or forwarded form made the request.
+const METADATA: HeaderName = HeaderName::from_static("metadata");
+const IDENTITY_HEADER: HeaderName = HeaderName::from_static("x-identity-header");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(endpoint: &Endpoint, id: Option<ManagedIdentityId>) -> String {
+        endpoint.token_url("https://vault.azure.net", id.as_ref()).to_string()
+    }
+
+    #[test]
+    fn imds_is_asked_in_its_dialect() {
+        let imds = Endpoint::imds(None);
+        let base = "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fvault.azure.net";
+        assert_eq!(url(&imds, None), base);
+        for (id, tail) in [
+            (ManagedIdentityId::ClientId("c".to_owned()), "&client_id=c"),
+            (ManagedIdentityId::ObjectId("o".to_owned()), "&object_id=o"),
+            (ManagedIdentityId::ResourceId("/s/1".to_owned()), "&msi_res_id=%2Fs%2F1"),
+        ] {
+            assert_eq!(url(&imds, Some(id)), format!("{base}{tail}"));
+        }
+    }
+
+    #[test]
+    fn app_service_is_asked_in_its_own() {
+        let endpoint = "http://127.0.0.1:41/msi/token/".parse().unwrap();
+        let app_service = Endpoint::app_service(endpoint, "secret".into());
+        let base = "http://127.0.0.1:41/msi/token/?api-version=2019-08-01&resource=https%3A%2F%2Fvault.azure.net";
+        for (id, tail) in [
+            (ManagedIdentityId::ClientId("c".to_owned()), "&client_id=c"),
+            (ManagedIdentityId::ObjectId("o".to_owned()), "&object_id=o"),
+            (ManagedIdentityId::ResourceId("r".to_owned()), "&mi_res_id=r"),
+        ] {
+            assert_eq!(url(&app_service, Some(id)), format!("{base}{tail}"));
+        }
+        let question = Question { url: app_service.token_url("r", None), endpoint: &app_service };
+        let request = question.request();
+        assert_eq!(request.headers().get_optional_str(&IDENTITY_HEADER), Some("secret"));
+        assert_eq!(request.headers().get_optional_str(&METADATA), None);
+    }
+
+    #[test]
+    fn a_stand_in_for_imds_keeps_its_port() {
+        let imds = Endpoint::imds(Some("http://127.0.0.1:8080/ignored".parse().unwrap()));
+        assert!(
+            url(&imds, None).starts_with("http://127.0.0.1:8080/metadata/identity/oauth2/token?")
+        );
+    }
+}

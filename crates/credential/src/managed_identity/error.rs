@@ -1,0 +1,137 @@
+//! What a managed identity endpoint said when it refused.
+
+use std::fmt;
+use std::time::Duration;
+
+use azure_core::http::{RawResponse, Url};
+use jiff::Timestamp;
+
+use super::endpoint::EndpointKind;
+use crate::entra::answer::{ErrorAnswer, parse_error_answer};
+use crate::entra::error::{display_url, retry_after, scrubbed};
+use crate::token::error::RetryClass;
+
+/// What a managed identity endpoint said when it refused.
+#[derive(Clone)]
+pub struct ManagedIdentityError {
+    kind: EndpointKind,
+    endpoint: String,
+    answer: ErrorAnswer,
+    retry_after: Option<Duration>,
+    response: RawResponse,
+}
+
+impl ManagedIdentityError {
+    /// Reads an answer that is not a success; `now` is when it arrived.
+    pub(crate) fn read(
+        kind: EndpointKind,
+        endpoint: &Url,
+        secrets: &[&str],
+        response: &RawResponse,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            kind,
+            endpoint: display_url(endpoint),
+            answer: parse_error_answer(response.body(), secrets),
+            retry_after: retry_after(response.headers(), now),
+            response: scrubbed(response, secrets),
+        }
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.response.status().into()
+    }
+
+    /// The endpoint's word for the error, for example `invalid_request`.
+    pub fn error(&self) -> Option<&str> {
+        self.answer.error.as_deref()
+    }
+
+    /// The endpoint's description, on one line.
+    pub fn description(&self) -> Option<&str> {
+        self.answer.description.as_deref()
+    }
+
+    /// How long the endpoint wants to be left alone.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The response with secrets taken out of its body.
+    pub fn response(&self) -> &RawResponse {
+        &self.response
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        let unreachable = self.text().is_some_and(|text| text.contains("unreachable"));
+        let text = match (self.kind, self.status()) {
+            (EndpointKind::Imds, 403) if unreachable => {
+                "a proxy answered in the place of IMDS, as Docker Desktop does: managed identity \
+                 is not available here, use another credential"
+            }
+            (_, 400) => {
+                "the identity is not assigned to this host: check the client id, and assign the \
+                 identity to the virtual machine, scale set or app"
+            }
+            (EndpointKind::AppService, 401 | 403) => {
+                "the endpoint does not accept IDENTITY_HEADER: it changes when the app restarts, \
+                 so read it anew"
+            }
+            (_, 404 | 410) => {
+                "the endpoint is being updated or no identity is assigned: try again in a minute, \
+                 then check the identity of this host"
+            }
+            (_, 429) => "too many requests from this host: look for processes that do not cache",
+            (_, 500..=599) => "the endpoint has passing trouble: it will be tried again",
+            _ => {
+                "something else may answer at the endpoint's address: check \
+                 AZURE_POD_IDENTITY_AUTHORITY_HOST and IDENTITY_ENDPOINT"
+            }
+        };
+        Some(text.to_owned())
+    }
+
+    /// What a repetition of the same request can bring.
+    pub fn retry_class(&self) -> RetryClass {
+        match self.status() {
+            429 => RetryClass::Throttled { after: self.retry_after },
+            404 | 408 | 410 | 500.. => RetryClass::Transient,
+            _ => RetryClass::Denied,
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        self.description().or(self.answer.excerpt.as_deref())
+    }
+}
+
+impl fmt::Display for ManagedIdentityError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (endpoint, status) = (&self.endpoint, self.status());
+        write!(formatter, "{} at {endpoint} answered with status {status}", self.kind)?;
+        if let Some(error) = self.error() {
+            write!(formatter, ", {error}")?;
+        }
+        if let Some(text) = self.text() {
+            write!(formatter, ": {}", text.trim_end_matches('.'))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ManagedIdentityError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ManagedIdentityError")
+            .field("kind", &self.kind)
+            .field("endpoint", &self.endpoint)
+            .field("status", &self.status())
+            .field("answer", &self.answer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::error::Error for ManagedIdentityError {}

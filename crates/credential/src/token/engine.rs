@@ -1,0 +1,399 @@
+//! The engine: hands out cached tokens, and has each missing one fetched once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use azure_core::credentials::{AccessToken, TokenRequestOptions};
+use futures::future::{Either, select};
+use lanyard_clock::SharedClock;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::error::{RetryClass, TokenError};
+use super::lifetime::jitter;
+use super::request::{TokenKey, TokenRequestContext, Variant};
+use super::source::{IssuedToken, TokenSource};
+use super::table::{CachedToken, TokenTable};
+use crate::health::{LastTokenError, ScopeHealth, TokenCounts, TokenHealth};
+use crate::metrics::MetricsHook;
+use crate::randomness::SharedRandomness;
+use crate::transport::sender::TokenTransport;
+
+/// Hands out the tokens of one credential.
+///
+/// A cached token costs one load of the table, one look-up by borrowed scope and one reading of
+/// the clock; nothing that the hit path touches is written while the token is fresh.
+pub(crate) struct TokenEngine<S> {
+    shared: Arc<Shared<S>>,
+}
+
+struct Shared<S> {
+    source: S,
+    clock: SharedClock,
+    randomness: SharedRandomness,
+    metrics: Arc<dyn MetricsHook>,
+    table: ArcSwap<TokenTable>,
+    slots: Mutex<Slots>,
+    status: Mutex<Status>,
+}
+
+/// What is under way or has failed, by key.
+#[derive(Default)]
+struct Slots {
+    flights: u64,
+    by_key: HashMap<TokenKey, Slot>,
+}
+
+enum Slot {
+    InFlight { number: u64, outcome: watch::Receiver<Option<Outcome>> },
+    Failed { until: Duration, error: TokenError, streak: u32 },
+}
+
+type Outcome = Result<Arc<CachedToken>, TokenError>;
+
+#[derive(Default)]
+struct Status {
+    counts: TokenCounts,
+    last_error: Option<LastTokenError>,
+    last_generation: Option<u64>,
+}
+
+/// One fetch: what it is for and who it reports to.
+struct Flight {
+    key: TokenKey,
+    number: u64,
+    epoch: u64,
+    streak: u32,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+/// Why a fetch may be needed, which decides what makes it unnecessary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// There was no usable token.
+    Missing,
+    /// The token was due for renewal.
+    Due,
+    /// The token is to be replaced whatever its age.
+    Forced,
+}
+
+enum Joined {
+    Ready(Arc<CachedToken>),
+    Waiting(watch::Receiver<Option<Outcome>>),
+}
+
+static PLAIN: Variant = Variant::PLAIN;
+
+impl<S: TokenSource> TokenEngine<S> {
+    pub(crate) fn new(source: S, transport: &TokenTransport) -> Self {
+        let shared = Shared {
+            source,
+            clock: Arc::clone(transport.clock()),
+            randomness: Arc::clone(transport.randomness()),
+            metrics: Arc::clone(transport.metrics()),
+            table: ArcSwap::from_pointee(TokenTable::default()),
+            slots: Mutex::default(),
+            status: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    pub(crate) fn source(&self) -> &S {
+        &self.shared.source
+    }
+
+    /// Hands out a token as `azure_core` wants it: two allocations where it is cached, the future
+    /// and the copy of the token.
+    pub(crate) async fn access_token(
+        &self,
+        scopes: &[&str],
+        options: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        let context = options
+            .as_ref()
+            .and_then(|options| options.method_options.context.value::<TokenRequestContext>());
+        let variant = context.map_or(&PLAIN, |context| &context.variant);
+        if let [scope] = scopes
+            && let Some(token) = self.lend(scope, variant, CachedToken::to_access_token)
+        {
+            return Ok(token);
+        }
+        let patience = context.and_then(TokenRequestContext::patience);
+        let waiting = Box::pin(self.shared.wait(scopes, variant.clone(), patience));
+        Ok(waiting.await?.to_access_token())
+    }
+
+    /// Lends a cached token to `read`, without allocating; none if there is no usable one. Begins
+    /// its renewal in the background where that is due.
+    pub(crate) fn lend<R>(
+        &self,
+        scope: &str,
+        variant: &Variant,
+        read: impl FnOnce(&CachedToken) -> R,
+    ) -> Option<R> {
+        let table = self.shared.table.load();
+        let token = table.find(scope, variant)?;
+        let now = self.shared.clock.monotonic();
+        if !token.is_usable(now) {
+            return None;
+        }
+        if token.claim_refresh(now, REFRESH_PAUSE) {
+            let key = TokenKey { scope: scope.into(), variant: variant.clone() };
+            self.shared.begin_refresh(&key);
+        }
+        Some(read(token))
+    }
+
+    /// The keys of every token that is held.
+    pub(crate) fn held(&self) -> Vec<TokenKey> {
+        self.shared.table.load().iter().map(|(key, _)| key).collect()
+    }
+
+    /// Replaces the token of `key` whatever its age, and waits for the outcome.
+    pub(crate) async fn renew(&self, key: &TokenKey) -> Result<(), TokenError> {
+        self.shared.fetched(key, Need::Forced).await.map(|_| ())
+    }
+
+    /// Drops every token: they belong to an identity that is no longer ours. Whoever waits for one
+    /// still gets it; it is not kept.
+    pub(crate) fn drop_tokens(&self) {
+        let mut slots = self.shared.slots.lock();
+        self.shared.table.rcu(|table| table.next_epoch());
+        slots.by_key.clear();
+    }
+
+    /// Forgets remembered failures, because something changed that may have caused them.
+    pub(crate) fn forget_failures(&self) {
+        self.shared.slots.lock().by_key.retain(|_, slot| matches!(slot, Slot::InFlight { .. }));
+    }
+
+    /// What is held and what happened.
+    pub(crate) fn health(&self) -> TokenHealth {
+        let now = self.shared.clock.monotonic();
+        let table = self.shared.table.load();
+        let mut scopes: Vec<ScopeHealth> =
+            table.iter().map(|(key, token)| ScopeHealth::observe(&key, token, now)).collect();
+        scopes.sort_by(|a, b| (&a.scope, &a.tenant).cmp(&(&b.scope, &b.tenant)));
+        let status = self.shared.status.lock();
+        TokenHealth {
+            scopes,
+            last_error: status.last_error.clone(),
+            last_generation: status.last_generation,
+            counts: status.counts,
+        }
+    }
+}
+
+impl<S: TokenSource> Shared<S> {
+    async fn wait(
+        self: &Arc<Self>,
+        scopes: &[&str],
+        variant: Variant,
+        patience: Option<Duration>,
+    ) -> Outcome {
+        let key = TokenKey::parse(scopes, variant)?;
+        let fetched = Box::pin(self.fetched(&key, Need::Missing));
+        let outcome = match patience {
+            None => fetched.await,
+            Some(patience) => match select(fetched, self.clock.sleep(patience)).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(_) => Err(TokenError::OutOfPatience { patience }),
+            },
+        };
+        // In the last seconds of a token's life, an old token is better than an error.
+        outcome.or_else(|error| self.last_resort(&key).ok_or(error))
+    }
+
+    async fn fetched(self: &Arc<Self>, key: &TokenKey, need: Need) -> Outcome {
+        // A flight ends without an outcome when the runtime that carried it shuts down; a caller
+        // on another runtime then takes its place, once.
+        for _ in 0..2 {
+            let mut outcome = match self.join(key, need)? {
+                Joined::Ready(token) => return Ok(token),
+                Joined::Waiting(outcome) => outcome,
+            };
+            if let Ok(outcome) = outcome.wait_for(Option::is_some).await
+                && let Some(outcome) = outcome.as_ref()
+            {
+                return outcome.clone();
+            }
+        }
+        Err(TokenError::Abandoned)
+    }
+
+    fn last_resort(&self, key: &TokenKey) -> Option<Arc<CachedToken>> {
+        let now = self.clock.monotonic();
+        let table = self.table.load();
+        table.find(&key.scope, &key.variant).filter(|token| token.is_alive(now)).cloned()
+    }
+
+    fn begin_refresh(self: &Arc<Self>, key: &TokenKey) {
+        if let Err(error) = self.join(key, Need::Due) {
+            tracing::debug!(scope = &*key.scope, %error, "token renewal did not begin");
+        }
+    }
+
+    /// Joins the flight for `key`, or begins it: a detached task, so that it outlives whoever
+    /// asked first.
+    fn join(self: &Arc<Self>, key: &TokenKey, need: Need) -> Result<Joined, TokenError> {
+        let mut slots = self.slots.lock();
+        let now = self.clock.monotonic();
+        let mut streak = 0;
+        match slots.by_key.get(key) {
+            // A closed channel is a flight that its runtime took down with it.
+            Some(Slot::InFlight { outcome, .. }) if outcome.has_changed().is_ok() => {
+                return Ok(Joined::Waiting(outcome.clone()));
+            }
+            Some(Slot::Failed { until, error, .. }) if now < *until && need != Need::Forced => {
+                return Err(error.clone());
+            }
+            Some(Slot::Failed { streak: failed, .. }) => streak = *failed,
+            Some(Slot::InFlight { .. }) | None => {}
+        }
+        let table = self.table.load();
+        // Another flight may have landed between the caller's look and this lock.
+        if let Some(token) = table.find(&key.scope, &key.variant) {
+            let unneeded = match need {
+                Need::Missing => token.is_usable(now),
+                Need::Due => now < token.schedule.refresh_at,
+                Need::Forced => false,
+            };
+            if unneeded {
+                return Ok(Joined::Ready(Arc::clone(token)));
+            }
+        }
+        let runtime = Handle::try_current().or(Err(TokenError::NoRuntime))?;
+        slots.flights += 1;
+        let number = slots.flights;
+        let (sender, outcome) = watch::channel(None);
+        slots.by_key.insert(key.clone(), Slot::InFlight { number, outcome: outcome.clone() });
+        let key = key.clone();
+        let flight = Flight { key, number, epoch: table.epoch, streak, outcome: sender };
+        drop(runtime.spawn(Arc::clone(self).fly(flight)));
+        Ok(Joined::Waiting(outcome))
+    }
+
+    async fn fly(self: Arc<Self>, flight: Flight) {
+        let outcome = match self.source.fetch_token(&flight.key).await {
+            Ok(issued) => Ok(self.land(&flight, issued)),
+            Err(error) => Err(self.crash(&flight, error)),
+        };
+        flight.outcome.send_replace(Some(outcome));
+    }
+
+    fn land(&self, flight: &Flight, issued: IssuedToken) -> Arc<CachedToken> {
+        let (now, monotonic) = (self.clock.now(), self.clock.monotonic());
+        let generation = issued.generation;
+        let fraction = self.randomness.fraction();
+        let token = Arc::new(CachedToken::new(issued, now, monotonic, fraction));
+        {
+            let mut slots = self.slots.lock();
+            self.table.rcu(|table| {
+                if table.epoch == flight.epoch {
+                    Arc::new(table.with_token(&flight.key, Arc::clone(&token), monotonic))
+                } else {
+                    Arc::clone(table)
+                }
+            });
+            slots.vacate(flight);
+        }
+        let mut status = self.status.lock();
+        status.counts.issued += 1;
+        status.last_error = None;
+        status.last_generation = Some(generation);
+        drop(status);
+        let scope = &*flight.key.scope;
+        tracing::debug!(scope, generation, expires_on = %token.expires_on, "token issued");
+        token
+    }
+
+    fn crash(&self, flight: &Flight, error: TokenError) -> TokenError {
+        let monotonic = self.clock.monotonic();
+        let streak = flight.streak.saturating_add(1);
+        let until = monotonic.saturating_add(self.failure_memory(&error, streak));
+        if let Some(token) = self.table.load().find(&flight.key.scope, &flight.key.variant) {
+            token.postpone_refresh(until);
+        }
+        {
+            let mut slots = self.slots.lock();
+            if slots.vacate(flight) {
+                slots.prune(monotonic);
+                let failed = Slot::Failed { until, error: error.clone(), streak };
+                slots.by_key.insert(flight.key.clone(), failed);
+            }
+        }
+        let mut status = self.status.lock();
+        status.counts.failed += 1;
+        status.last_error = Some(LastTokenError::observe(&flight.key, &error, self.clock.now()));
+        drop(status);
+        self.metrics.token_failed(&error);
+        let (scope, hint) = (&*flight.key.scope, error.hint());
+        tracing::warn!(scope, %error, hint, "no token");
+        error
+    }
+
+    /// How long a failure answers for everybody who asks: short, longer while it repeats, and
+    /// never beyond the time after which the service itself says to come back.
+    fn failure_memory(&self, error: &TokenError, streak: u32) -> Duration {
+        let doubled = 1u32.checked_shl(streak.saturating_sub(1)).unwrap_or(u32::MAX);
+        let memory = FIRST_MEMORY.saturating_mul(doubled).min(LONGEST_MEMORY);
+        let memory = jitter(memory, MEMORY_JITTER, self.randomness.fraction());
+        match error.retry_class() {
+            RetryClass::Throttled { after: Some(after) } => memory.min(after),
+            _ => memory,
+        }
+    }
+}
+
+impl Slots {
+    /// Clears the slot that `flight` holds; false if it no longer holds it.
+    fn vacate(&mut self, flight: &Flight) -> bool {
+        let held = matches!(
+            self.by_key.get(&flight.key),
+            Some(Slot::InFlight { number, .. }) if *number == flight.number
+        );
+        if held {
+            self.by_key.remove(&flight.key);
+        }
+        held
+    }
+
+    fn prune(&mut self, now: Duration) {
+        if self.by_key.len() > MANY_SLOTS {
+            self.by_key.retain(|_, slot| match slot {
+                Slot::InFlight { .. } => true,
+                Slot::Failed { until, .. } => now < *until,
+            });
+        }
+    }
+}
+
+impl<S: TokenSource> fmt::Debug for TokenEngine<S> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tokens = self.shared.table.load().iter().count();
+        formatter
+            .debug_struct("TokenEngine")
+            .field("source", &self.shared.source)
+            .field("tokens", &tokens)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The pause between two attempts to renew a token in the background.
+const REFRESH_PAUSE: Duration = Duration::from_secs(30);
+/// How long a first failure is remembered.
+const FIRST_MEMORY: Duration = Duration::from_secs(1);
+/// No failure is remembered longer, however often it repeats.
+const LONGEST_MEMORY: Duration = Duration::from_secs(30);
+/// How far the memory of a failure moves, as a part of itself.
+const MEMORY_JITTER: f64 = 0.25;
+/// Above this many slots, failures that nobody asks about any more are cleared away.
+const MANY_SLOTS: usize = 1_024;
+
+#[cfg(test)]
+mod tests;

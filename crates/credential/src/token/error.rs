@@ -1,0 +1,305 @@
+//! Why there is no token.
+
+use std::error::Error as StdError;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azure_core::error::ErrorKind;
+use azure_core::http::RawResponse;
+
+use crate::assertion::AssertionError;
+use crate::entra::error::EntraError;
+use crate::managed_identity::error::ManagedIdentityError;
+
+/// Why there is no token.
+///
+/// Callers of `azure_core::credentials::TokenCredential` receive an [`azure_core::Error`] of kind
+/// `Credential`; [`TokenError::of`] finds this error inside it. Where a service answered, the
+/// error directly inside is an [`azure_core::Error`] of kind `HttpResponse` with status, code and
+/// response, as the official credentials have it.
+///
+/// One failure is shared by everybody who waited for it, which is why it can be cloned.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenError {
+    /// The request named no scope, or more than one.
+    #[error("a token is for exactly one scope, but {given} were given")]
+    NotOneScope {
+        /// How many scopes there were.
+        given: usize,
+    },
+    /// The scope is empty, or holds spaces or control characters.
+    #[error("{scope:?} is not a scope")]
+    InvalidScope {
+        /// The beginning of the scope as it was given.
+        scope: String,
+    },
+    /// The claims of the request are not a JSON object.
+    #[error("the claims of the request are not a JSON object")]
+    InvalidClaims,
+    /// The token endpoint cannot do what the request asks for.
+    #[error("{endpoint} cannot issue a token for {wanted}")]
+    Unsupported {
+        /// The endpoint, in words.
+        endpoint: &'static str,
+        /// What was asked for, in words.
+        wanted: &'static str,
+    },
+    /// Entra answered, and refused.
+    #[error(transparent)]
+    Refused(Arc<EntraError>),
+    /// The managed identity endpoint answered, and refused.
+    #[error(transparent)]
+    ManagedIdentity(Arc<ManagedIdentityError>),
+    /// The endpoint answered with success, but the answer holds no usable token.
+    #[error("{endpoint} answered with status {status}, but {problem}")]
+    Unreadable {
+        /// The URL without its query.
+        endpoint: String,
+        /// The HTTP status.
+        status: u16,
+        /// What is wrong with the answer.
+        problem: AnswerProblem,
+    },
+    /// No answer came, however often it was tried.
+    #[error("{endpoint} did not answer in {attempts} attempts")]
+    Unreachable {
+        /// The URL without its query.
+        endpoint: String,
+        /// How many requests were sent.
+        attempts: u32,
+        /// What happened to the last one.
+        #[source]
+        source: Arc<azure_core::Error>,
+    },
+    /// No answer came in time.
+    #[error("{endpoint} did not answer within {} s in {attempts} attempts", limit.as_secs())]
+    TimedOut {
+        /// The URL without its query.
+        endpoint: String,
+        /// How many requests were sent.
+        attempts: u32,
+        /// How long one request may take.
+        limit: Duration,
+    },
+    /// The endpoint asked to be left alone, and the time is not over.
+    #[error("{endpoint} asked not to be called for another {} s", remaining.as_secs())]
+    CoolingDown {
+        /// The URL without its query.
+        endpoint: String,
+        /// How long it still lasts.
+        remaining: Duration,
+    },
+    /// The certificate could not sign the request.
+    #[error("the certificate of generation {generation} cannot sign a token request")]
+    Assertion {
+        /// The generation of the credential file.
+        generation: u64,
+        /// What failed.
+        #[source]
+        source: Arc<AssertionError>,
+    },
+    /// The federated token file cannot be read.
+    #[error("cannot read the federated token file {} ({variable})", path.display())]
+    TokenFile {
+        /// The path.
+        path: PathBuf,
+        /// The environment variable that names the path by convention.
+        variable: &'static str,
+        /// What the system said.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The federated token file can be read, but holds no token.
+    #[error("the federated token file {} ({variable}) {problem}", path.display())]
+    TokenFileContent {
+        /// The path.
+        path: PathBuf,
+        /// The environment variable that names the path by convention.
+        variable: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The caller's own patience ([`TokenRequestContext::within`]) ended first.
+    ///
+    /// [`TokenRequestContext::within`]: crate::TokenRequestContext::within
+    #[error("no token came within the caller's {} ms", patience.as_millis())]
+    OutOfPatience {
+        /// How long the caller wanted to wait.
+        patience: Duration,
+    },
+    /// The task that asked for the token ended without a result, because its runtime shut down.
+    #[error("the runtime that asked for the token was shut down")]
+    Abandoned,
+    /// There is no tokio runtime to ask from.
+    #[error("a token has to be requested from within a tokio runtime")]
+    NoRuntime,
+    /// The request could not be built.
+    #[error("cannot build the request to {endpoint}")]
+    Request {
+        /// The URL without its query.
+        endpoint: String,
+        /// What failed.
+        #[source]
+        source: Arc<azure_core::Error>,
+    },
+}
+
+/// What is wrong with an answer that should hold a token. Nothing of the answer is repeated: it
+/// may hold the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerProblem {
+    /// There is no body.
+    #[error("its body is empty")]
+    Empty,
+    /// The body is not the JSON that was expected, or ends too early.
+    #[error("its body is not a token response (line {line}, column {column})")]
+    Malformed {
+        /// Where reading stopped.
+        line: usize,
+        /// Where reading stopped.
+        column: usize,
+    },
+    /// `access_token` is absent or empty.
+    #[error("it holds no access_token")]
+    NoToken,
+    /// Neither `expires_in` nor `expires_on` is a number.
+    #[error("it does not say when the token expires")]
+    NoLifetime,
+    /// The token expired before it arrived.
+    #[error("the token in it has already expired")]
+    Expired,
+}
+
+/// What a repetition of the same request can bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RetryClass {
+    /// The request is wrong and stays wrong.
+    Invalid,
+    /// Somebody has to change something first: a certificate, an assignment, a role, a file.
+    Denied,
+    /// It may work later by itself.
+    Transient,
+    /// It may work once the time has passed, if the service said how long.
+    Throttled {
+        /// How long to wait.
+        after: Option<Duration>,
+    },
+}
+
+impl TokenError {
+    /// Finds the token error inside an error of `azure_core`, however deep it lies.
+    pub fn of(error: &azure_core::Error) -> Option<&Self> {
+        let mut next: Option<&(dyn StdError + 'static)> = error.source();
+        while let Some(error) = next {
+            if let Some(found) = error.downcast_ref::<Self>() {
+                return Some(found);
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Refused(error) => return error.hint(),
+            Self::ManagedIdentity(error) => return error.hint(),
+            Self::NotOneScope { .. } => {
+                "ask for one resource at a time, in the form <audience>/.default"
+            }
+            Self::InvalidScope { .. } => {
+                "a scope is <audience>/.default, for example https://vault.azure.net/.default"
+            }
+            Self::InvalidClaims => {
+                "pass the claims of the challenge, decoded from base64, as they came"
+            }
+            Self::Unsupported { .. } => {
+                "use a certificate or federated credential where a tenant or claims are needed"
+            }
+            Self::Unreadable { .. } => {
+                "a proxy or a captive portal may answer in the endpoint's place: send the same \
+                 request with curl from this host and look at the answer"
+            }
+            Self::Unreachable { .. } | Self::TimedOut { .. } => {
+                "check name resolution, the route, the proxy (HTTPS_PROXY, NO_PROXY) and the \
+                 trusted CA from this host"
+            }
+            Self::CoolingDown { .. } => {
+                "the endpoint throttles this host: wait, and look for callers that do not cache"
+            }
+            Self::Assertion { .. } => "check the credential file; its key must be RSA",
+            Self::TokenFile { .. } => {
+                "the workload identity webhook mounts this file: check the pod's \
+                 azure.workload.identity/use label, its service account and the volume"
+            }
+            Self::TokenFileContent { .. } => {
+                "the file must hold one service account token (a JWT) and nothing else"
+            }
+            Self::NoRuntime => "call from async code that tokio runs",
+            Self::OutOfPatience { .. } | Self::Abandoned | Self::Request { .. } => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    /// What a repetition of the same request can bring.
+    pub fn retry_class(&self) -> RetryClass {
+        match self {
+            Self::Refused(error) => error.retry_class(),
+            Self::ManagedIdentity(error) => error.retry_class(),
+            Self::NotOneScope { .. }
+            | Self::InvalidScope { .. }
+            | Self::InvalidClaims
+            | Self::Unsupported { .. }
+            | Self::NoRuntime
+            | Self::Request { .. } => RetryClass::Invalid,
+            Self::Assertion { .. } | Self::TokenFile { .. } | Self::TokenFileContent { .. } => {
+                RetryClass::Denied
+            }
+            Self::Unreadable { .. }
+            | Self::Unreachable { .. }
+            | Self::TimedOut { .. }
+            | Self::OutOfPatience { .. }
+            | Self::Abandoned => RetryClass::Transient,
+            Self::CoolingDown { remaining, .. } => {
+                RetryClass::Throttled { after: Some(*remaining) }
+            }
+        }
+    }
+
+    /// The response, where a service answered and refused; secrets are taken out of its body.
+    pub fn response(&self) -> Option<&RawResponse> {
+        match self {
+            Self::Refused(error) => Some(error.response()),
+            Self::ManagedIdentity(error) => Some(error.response()),
+            _ => None,
+        }
+    }
+
+    fn error_code(&self) -> Option<String> {
+        match self {
+            Self::Refused(error) => error.error().map(str::to_owned),
+            Self::ManagedIdentity(error) => error.error().map(str::to_owned),
+            _ => None,
+        }
+    }
+}
+
+impl From<TokenError> for azure_core::Error {
+    fn from(error: TokenError) -> Self {
+        let message = error.to_string();
+        let Some(response) = error.response() else {
+            return Self::new(ErrorKind::Credential, error);
+        };
+        let kind = ErrorKind::HttpResponse {
+            status: response.status(),
+            error_code: error.error_code(),
+            raw_response: Some(Box::new(response.clone())),
+        };
+        Self::with_error(ErrorKind::Credential, Self::new(kind, error), message)
+    }
+}

@@ -1,0 +1,126 @@
+//! When a token is renewed, and until when it may be handed out: pure arithmetic.
+
+use std::time::Duration;
+
+/// The moments of one token's life, in the clock's monotonic time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    /// From here on the token is renewed in the background while callers keep it.
+    pub(crate) refresh_at: Duration,
+    /// From here on callers wait for a new one.
+    pub(crate) usable_until: Duration,
+    /// From here on the service refuses it.
+    pub(crate) expires_at: Duration,
+}
+
+impl Schedule {
+    /// Plans the life of a token that was asked for at `asked_at`.
+    ///
+    /// The service's own `refresh_in` comes first. Without it a long-lived token (more than two
+    /// hours: managed identities and CAE get about a day) is renewed at half its life, so that an
+    /// outage of some hours passes unnoticed, and any other five minutes before it expires. The
+    /// moment moves by up to ten per cent, so that pods that started together do not come back
+    /// together; `fraction` is that jitter, from 0 to 1.
+    pub(crate) fn plan(
+        asked_at: Duration,
+        expires_in: Duration,
+        refresh_in: Option<Duration>,
+        fraction: f64,
+    ) -> Self {
+        let delay = refresh_in
+            .filter(|refresh_in| !refresh_in.is_zero() && *refresh_in < expires_in)
+            .unwrap_or_else(|| unassisted_delay(expires_in));
+        let margin = expires_in.saturating_sub(delay);
+        let latest = expires_in.saturating_sub(margin / 2);
+        let jittered = jitter(delay, JITTER, fraction).min(latest);
+        let hard_margin = HARD_MARGIN.min(expires_in / 4);
+        Self {
+            refresh_at: asked_at.saturating_add(jittered),
+            usable_until: asked_at.saturating_add(expires_in.saturating_sub(hard_margin)),
+            expires_at: asked_at.saturating_add(expires_in),
+        }
+    }
+}
+
+/// Moves `duration` by up to `spread` of itself in either direction; `fraction` runs from 0 to 1
+/// and one half leaves it where it is.
+pub(crate) fn jitter(duration: Duration, spread: f64, fraction: f64) -> Duration {
+    let factor = 1.0 + spread * (2.0 * fraction.clamp(0.0, 1.0) - 1.0);
+    duration.mul_f64(factor.max(0.0))
+}
+
+fn unassisted_delay(expires_in: Duration) -> Duration {
+    // Below ten minutes of life, five minutes before the end would be too soon after the start.
+    if expires_in > LONG_LIVED || expires_in < 2 * SOFT_MARGIN {
+        expires_in / 2
+    } else {
+        expires_in.saturating_sub(SOFT_MARGIN)
+    }
+}
+
+/// A token that lives longer than this is renewed at half its life.
+const LONG_LIVED: Duration = Duration::from_secs(2 * 60 * 60);
+/// How long before its end any other token is renewed.
+const SOFT_MARGIN: Duration = Duration::from_secs(5 * 60);
+/// How long before its end a token is no longer handed out without asking for a new one.
+const HARD_MARGIN: Duration = Duration::from_secs(30);
+/// How far the moment of renewal moves, as a part of the delay.
+const JITTER: f64 = 0.1;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn minutes(minutes: u64) -> Duration {
+        Duration::from_secs(minutes * 60)
+    }
+
+    #[test]
+    fn the_moment_of_renewal_follows_the_table() {
+        let cases = [
+            ("one hour: five minutes before the end", minutes(60), None, minutes(55)),
+            ("ninety minutes", minutes(90), None, minutes(85)),
+            ("two hours are not yet long", minutes(120), None, minutes(115)),
+            ("a day: half its life", minutes(24 * 60), None, minutes(12 * 60)),
+            ("refresh_in wins", minutes(24 * 60), Some(minutes(600)), minutes(600)),
+            ("refresh_in after the end is ignored", minutes(60), Some(minutes(61)), minutes(55)),
+            ("refresh_in of zero is ignored", minutes(60), Some(Duration::ZERO), minutes(55)),
+            ("a very short life: half of it", minutes(8), None, minutes(4)),
+        ];
+        for (case, expires_in, refresh_in, expected) in cases {
+            let schedule = Schedule::plan(minutes(1), expires_in, refresh_in, 0.5);
+            assert_eq!(schedule.refresh_at, minutes(1) + expected, "{case}");
+            assert_eq!(schedule.expires_at, minutes(1) + expires_in, "{case}");
+            assert_eq!(schedule.expires_at - schedule.usable_until, HARD_MARGIN, "{case}");
+        }
+    }
+
+    #[test]
+    fn jitter_spreads_a_fleet_over_a_tenth_of_the_delay_on_either_side() {
+        let early = Schedule::plan(Duration::ZERO, minutes(24 * 60), None, 0.0);
+        let late = Schedule::plan(Duration::ZERO, minutes(24 * 60), None, 1.0);
+        assert_eq!(early.refresh_at, minutes(648));
+        assert_eq!(late.refresh_at, minutes(792));
+    }
+
+    proptest! {
+        #[test]
+        fn the_moments_of_a_life_come_in_order(
+            expires_in in 0u64..200_000,
+            refresh_in in proptest::option::of(0u64..200_000),
+            fraction in 0.0f64..=1.0,
+        ) {
+            let schedule = Schedule::plan(
+                minutes(3),
+                Duration::from_secs(expires_in),
+                refresh_in.map(Duration::from_secs),
+                fraction,
+            );
+            prop_assert!(minutes(3) <= schedule.refresh_at);
+            prop_assert!(schedule.refresh_at <= schedule.expires_at);
+            prop_assert!(schedule.usable_until <= schedule.expires_at);
+        }
+    }
+}

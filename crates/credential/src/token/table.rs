@@ -1,0 +1,322 @@
+//! The table of cached tokens: immutable, found by borrowed scope, swapped as a whole.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use azure_core::credentials::{AccessToken, Secret};
+use azure_core::time::OffsetDateTime;
+use jiff::Timestamp;
+
+use super::lifetime::Schedule;
+use super::request::{TokenKey, Variant};
+use super::source::IssuedToken;
+use crate::secret::SecretText;
+
+/// Every token that is held, for one identity.
+///
+/// The `epoch` counts changes of identity (tenant, client or authority): a token that was asked
+/// for in one epoch is never filed in another.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TokenTable {
+    pub(crate) epoch: u64,
+    scopes: HashMap<Arc<str>, ScopeTokens, ScopeHash>,
+}
+
+/// The tokens of one scope. Almost always there is the plain one alone.
+#[derive(Debug, Clone, Default)]
+struct ScopeTokens {
+    plain: Option<Arc<CachedToken>>,
+    variants: Vec<(Variant, Arc<CachedToken>)>,
+}
+
+impl TokenTable {
+    /// An empty table for the next identity.
+    pub(crate) fn next_epoch(&self) -> Self {
+        Self { epoch: self.epoch + 1, scopes: HashMap::default() }
+    }
+
+    /// Finds a token without allocating.
+    pub(crate) fn find(&self, scope: &str, variant: &Variant) -> Option<&Arc<CachedToken>> {
+        let tokens = self.scopes.get(scope)?;
+        if variant.is_plain() {
+            return tokens.plain.as_ref();
+        }
+        tokens.variants.iter().find(|(held, _)| held == variant).map(|(_, token)| token)
+    }
+
+    /// A table that holds `token` for `key` and no token that expired before `now`.
+    ///
+    /// A token that was issued to satisfy claims also replaces the one without: the claims came
+    /// because that one was revoked.
+    pub(crate) fn with_token(
+        &self,
+        key: &TokenKey,
+        token: Arc<CachedToken>,
+        now: Duration,
+    ) -> Self {
+        let mut next = self.clone();
+        next.scopes.retain(|_, tokens| tokens.retain_alive(now));
+        let tokens = next.scopes.entry(Arc::clone(&key.scope)).or_default();
+        if key.variant.claims.is_some() {
+            tokens.insert(key.variant.without_claims(), Arc::clone(&token));
+        }
+        tokens.insert(key.variant.clone(), token);
+        next
+    }
+
+    /// Every key with its token, in no particular order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TokenKey, &Arc<CachedToken>)> {
+        self.scopes.iter().flat_map(|(scope, tokens)| {
+            let plain = tokens.plain.iter().map(|token| (Variant::PLAIN, token));
+            let variants = tokens.variants.iter().map(|(variant, token)| (variant.clone(), token));
+            plain
+                .chain(variants)
+                .map(|(variant, token)| (TokenKey { scope: Arc::clone(scope), variant }, token))
+        })
+    }
+}
+
+impl ScopeTokens {
+    fn insert(&mut self, variant: Variant, token: Arc<CachedToken>) {
+        if variant.is_plain() {
+            self.plain = Some(token);
+            return;
+        }
+        self.variants.retain(|(held, _)| *held != variant);
+        if self.variants.len() == MAX_VARIANTS {
+            self.variants.remove(0);
+        }
+        self.variants.push((variant, token));
+    }
+
+    fn retain_alive(&mut self, now: Duration) -> bool {
+        self.plain = self.plain.take().filter(|token| token.is_alive(now));
+        self.variants.retain(|(_, token)| token.is_alive(now));
+        self.plain.is_some() || !self.variants.is_empty()
+    }
+}
+
+/// One token and the moments of its life.
+#[derive(Debug)]
+pub(crate) struct CachedToken {
+    text: SecretText,
+    pub(crate) expires_on: OffsetDateTime,
+    pub(crate) schedule: Schedule,
+    pub(crate) generation: u64,
+    /// When the next background renewal may begin, in monotonic milliseconds. Read only once
+    /// `refresh_at` has passed, so that the hit path shares no written memory before.
+    next_refresh: AtomicU64,
+}
+
+impl CachedToken {
+    /// Files an issued token. `now` is the wall time that belongs to the monotonic time
+    /// `monotonic`; `fraction` is the jitter of its renewal.
+    pub(crate) fn new(
+        issued: IssuedToken,
+        now: Timestamp,
+        monotonic: Duration,
+        fraction: f64,
+    ) -> Self {
+        let IssuedToken { text, asked_at, expires_in, refresh_in, generation } = issued;
+        let schedule = Schedule::plan(asked_at, expires_in, refresh_in, fraction);
+        let left = schedule.expires_at.saturating_sub(monotonic);
+        let expires_on = wall_time(now, left);
+        let next_refresh = AtomicU64::new(milliseconds(schedule.refresh_at));
+        Self { text, expires_on, schedule, generation, next_refresh }
+    }
+
+    /// The text itself, for an `Authorization` header and nothing else.
+    pub(crate) fn reveal(&self) -> &str {
+        self.text.expose()
+    }
+
+    /// The token in the shape of `azure_core`, which does not wipe its copy.
+    pub(crate) fn to_access_token(&self) -> AccessToken {
+        AccessToken::new(Secret::new(self.reveal().to_owned()), self.expires_on)
+    }
+
+    /// Whether it may be handed out without asking for a new one first.
+    pub(crate) fn is_usable(&self, now: Duration) -> bool {
+        now < self.schedule.usable_until
+    }
+
+    /// Whether the service still takes it.
+    pub(crate) fn is_alive(&self, now: Duration) -> bool {
+        now < self.schedule.expires_at
+    }
+
+    /// Whether a renewal in the background is due; true for one caller only, who has to begin it.
+    pub(crate) fn claim_refresh(&self, now: Duration, retry_after: Duration) -> bool {
+        if now < self.schedule.refresh_at {
+            return false;
+        }
+        let due = self.next_refresh.load(Ordering::Relaxed);
+        let now = milliseconds(now);
+        let next = now.saturating_add(milliseconds(retry_after));
+        now >= due
+            && self
+                .next_refresh
+                .compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Puts the next renewal off until `at`, because the last one failed.
+    pub(crate) fn postpone_refresh(&self, at: Duration) {
+        self.next_refresh.fetch_max(milliseconds(at), Ordering::Relaxed);
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn wall_time(now: Timestamp, left: Duration) -> OffsetDateTime {
+    let expires = now.checked_add(left).unwrap_or(Timestamp::MAX);
+    OffsetDateTime::from_unix_timestamp(expires.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+/// Hashes scopes eight bytes at a time. They come from the program itself, so that nothing has to
+/// be defended against here.
+#[derive(Debug, Clone, Copy, Default)]
+struct ScopeHash;
+
+impl BuildHasher for ScopeHash {
+    type Hasher = ScopeHasher;
+
+    fn build_hasher(&self) -> ScopeHasher {
+        ScopeHasher(SEED)
+    }
+}
+
+struct ScopeHasher(u64);
+
+impl Hasher for ScopeHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        let tail = rest.iter().fold(1, |word, byte| (word << 8) | u64::from(*byte));
+        self.mix(tail);
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.mix(u64::from(byte));
+    }
+
+    fn finish(&self) -> u64 {
+        // The map looks at the highest and the lowest bits: fold the one into the other.
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+impl ScopeHasher {
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(MULTIPLIER);
+    }
+}
+
+/// More variants than this of one scope, and the oldest goes: claims of challenges never repeat.
+const MAX_VARIANTS: usize = 16;
+/// The golden ratio in 64 bits, odd: spreads neighbours far apart.
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+const SEED: u64 = 0x2545_f491_4f6c_dd1d;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(text: &str, expires_in: u64) -> Arc<CachedToken> {
+        let issued = IssuedToken {
+            text: SecretText::from(text),
+            asked_at: Duration::ZERO,
+            expires_in: Duration::from_secs(expires_in),
+            refresh_in: None,
+            generation: 1,
+        };
+        Arc::new(CachedToken::new(issued, Timestamp::UNIX_EPOCH, Duration::ZERO, 0.5))
+    }
+
+    fn key(scope: &str, variant: Variant) -> TokenKey {
+        TokenKey::parse(&[scope], variant).unwrap()
+    }
+
+    fn variant(tenant: &str, claims: Option<&str>) -> Variant {
+        Variant {
+            tenant: Some(tenant.parse().unwrap()),
+            claims: claims.map(Into::into),
+            ..Variant::PLAIN
+        }
+    }
+
+    #[test]
+    fn tokens_of_different_variants_do_not_mix() {
+        let (plain, other) = (key("s", Variant::PLAIN), key("s", variant("t", None)));
+        let table = TokenTable::default()
+            .with_token(&plain, token("plain", 60), Duration::ZERO)
+            .with_token(&other, token("other", 60), Duration::ZERO);
+        assert_eq!(table.find("s", &Variant::PLAIN).unwrap().reveal(), "plain");
+        assert_eq!(table.find("s", &other.variant).unwrap().reveal(), "other");
+        assert!(table.find("s", &variant("u", None)).is_none());
+        assert!(table.find("S", &Variant::PLAIN).is_none());
+    }
+
+    #[test]
+    fn a_token_for_claims_replaces_the_revoked_one_without() {
+        let table = TokenTable::default()
+            .with_token(&key("s", variant("t", None)), token("revoked", 60), Duration::ZERO)
+            .with_token(&key("s", variant("t", Some("{}"))), token("fresh", 60), Duration::ZERO);
+        assert_eq!(table.find("s", &variant("t", None)).unwrap().reveal(), "fresh");
+        assert_eq!(table.find("s", &variant("t", Some("{}"))).unwrap().reveal(), "fresh");
+    }
+
+    #[test]
+    fn claims_that_never_repeat_do_not_fill_the_memory() {
+        let mut table = TokenTable::default();
+        for round in 0..100 {
+            let claims = format!("{{\"round\":{round}}}");
+            let key = key("s", variant("t", Some(&claims)));
+            table = table.with_token(&key, token("t", 60), Duration::ZERO);
+        }
+        assert!(table.iter().count() <= MAX_VARIANTS);
+    }
+
+    #[test]
+    fn expired_tokens_leave_with_the_next_insert() {
+        let table = TokenTable::default()
+            .with_token(&key("old", Variant::PLAIN), token("old", 60), Duration::ZERO)
+            .with_token(&key("new", Variant::PLAIN), token("new", 600), Duration::from_secs(61));
+        assert!(table.find("old", &Variant::PLAIN).is_none());
+        assert!(table.find("new", &Variant::PLAIN).is_some());
+    }
+
+    #[test]
+    fn exactly_one_caller_claims_a_due_renewal() {
+        let token = token("t", 3_600);
+        let pause = Duration::from_secs(30);
+        assert!(!token.claim_refresh(Duration::from_secs(3_299), pause));
+        assert!(token.claim_refresh(Duration::from_secs(3_300), pause));
+        assert!(!token.claim_refresh(Duration::from_secs(3_301), pause));
+        assert!(token.claim_refresh(Duration::from_secs(3_330), pause));
+        token.postpone_refresh(Duration::from_secs(3_400));
+        assert!(!token.claim_refresh(Duration::from_secs(3_399), pause));
+        assert!(token.claim_refresh(Duration::from_secs(3_400), pause));
+    }
+
+    #[test]
+    fn scopes_that_differ_in_one_byte_hash_apart() {
+        let hashes: std::collections::HashSet<u64> = (0..1_000)
+            .map(|number| ScopeHash.hash_one(format!("https://service-{number}.example/.default")))
+            .collect();
+        assert_eq!(hashes.len(), 1_000);
+    }
+
+    #[test]
+    fn a_cached_token_cannot_print() {
+        let printed = format!("{:?}", token("planted-marker", 60));
+        assert!(!printed.contains("planted-marker"), "{printed}");
+    }
+}

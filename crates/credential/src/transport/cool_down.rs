@@ -1,0 +1,61 @@
+//! Who asked to be left alone, and until when.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// The cool-downs of all authorities, by origin, shared by all who call them.
+#[derive(Debug, Default)]
+pub(crate) struct CoolDowns {
+    until: Mutex<HashMap<String, Duration>>,
+}
+
+impl CoolDowns {
+    /// Leaves `origin` alone for `duration` from `now` on, and no longer than [`LONGEST`].
+    pub(crate) fn begin(&self, origin: &str, now: Duration, duration: Duration) {
+        if duration.is_zero() {
+            return;
+        }
+        let until = now.saturating_add(duration.min(LONGEST));
+        let mut all = self.until.lock();
+        all.retain(|_, until| *until > now);
+        let entry = all.entry(origin.to_owned()).or_insert(until);
+        *entry = until.max(*entry);
+    }
+
+    /// How long `origin` still has to be left alone.
+    pub(crate) fn remaining(&self, origin: &str, now: Duration) -> Option<Duration> {
+        let until = self.until.lock().get(origin).copied()?;
+        Some(until.saturating_sub(now)).filter(|remaining| !remaining.is_zero())
+    }
+}
+
+/// The longest cool-down that is believed: a misread header must not stop a process for days.
+const LONGEST: Duration = Duration::from_secs(10 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_cool_down_ends_by_itself_and_is_never_shortened() {
+        let all = CoolDowns::default();
+        all.begin("https://a", seconds(10), seconds(60));
+        all.begin("https://a", seconds(11), seconds(1));
+        assert_eq!(all.remaining("https://a", seconds(20)), Some(seconds(50)));
+        assert_eq!(all.remaining("https://b", seconds(20)), None);
+        assert_eq!(all.remaining("https://a", seconds(70)), None);
+    }
+
+    #[test]
+    fn a_misread_header_does_not_stop_a_process_for_days() {
+        let all = CoolDowns::default();
+        all.begin("https://a", seconds(0), Duration::MAX);
+        assert_eq!(all.remaining("https://a", seconds(0)), Some(LONGEST));
+    }
+}

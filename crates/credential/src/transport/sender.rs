@@ -1,0 +1,291 @@
+//! Sends token requests, and sends them again where that can help.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use azure_core::Bytes;
+use azure_core::error::ErrorKind;
+use azure_core::http::policies::ClientRequestIdPolicy;
+use azure_core::http::{
+    ClientOptions, Context, Pipeline, PipelineStreamOptions, RawResponse, Request, RetryOptions,
+    StatusCode, Transport, Url,
+};
+use futures::TryStreamExt as _;
+use futures::future::{Either, select};
+use lanyard_clock::{SharedClock, SystemClock};
+use zeroize::Zeroizing;
+
+use super::cool_down::CoolDowns;
+use super::retry::RetrySettings;
+use crate::entra::error::{display_url, retry_after};
+use crate::metrics::{MetricsHook, NoMetrics, TokenRequested};
+use crate::randomness::{SharedRandomness, SystemRandomness};
+use crate::token::error::TokenError;
+
+/// How the credentials reach their token endpoints.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TokenTransportOptions {
+    /// The HTTP client, policies and user agent. Its retry options are not used: repetition is
+    /// decided here, where a cool-down can be shared. Give it a `transport` for a proxy or a CA
+    /// of your own; that client must not follow redirects.
+    pub client: ClientOptions,
+    /// The time.
+    pub clock: SharedClock,
+    /// The randomness of jitter and request ids.
+    pub randomness: SharedRandomness,
+    /// How often and how long requests are repeated.
+    pub retry: RetrySettings,
+    /// Who counts.
+    pub metrics: Arc<dyn MetricsHook>,
+}
+
+impl Default for TokenTransportOptions {
+    fn default() -> Self {
+        Self {
+            client: ClientOptions::default(),
+            clock: SystemClock::shared(),
+            randomness: Arc::new(SystemRandomness),
+            retry: RetrySettings::default(),
+            metrics: Arc::new(NoMetrics),
+        }
+    }
+}
+
+/// The way to the token endpoints. Clones share connections and cool-downs, so give all the
+/// credentials of a process the same one.
+#[derive(Clone)]
+pub struct TokenTransport {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    pipeline: Pipeline,
+    clock: SharedClock,
+    randomness: SharedRandomness,
+    retry: RetrySettings,
+    metrics: Arc<dyn MetricsHook>,
+    cool_downs: CoolDowns,
+}
+
+/// One exchange with a token endpoint, as its protocol sees it.
+pub(crate) trait Exchange: Sync {
+    /// Where the requests go.
+    fn endpoint(&self) -> &Url;
+
+    /// The request; built anew for each repetition.
+    fn request(&self) -> Request;
+
+    /// Whether a repetition may bring another answer.
+    fn may_pass(&self, response: &RawResponse) -> bool;
+}
+
+/// The last answer to an exchange, whatever its status.
+pub(crate) struct Answer {
+    pub(crate) response: RawResponse,
+    /// Monotonic time just before the request left.
+    pub(crate) asked_at: Duration,
+}
+
+impl TokenTransport {
+    /// A way with its own connections and cool-downs.
+    pub fn new(options: TokenTransportOptions) -> Self {
+        let TokenTransportOptions { mut client, clock, randomness, retry, metrics } = options;
+        client.retry = RetryOptions::none();
+        // Entra reads the id without `x-ms-`; the exchange sets it, the policy keeps it.
+        client
+            .per_call_policies
+            .push(Arc::new(ClientRequestIdPolicy::with_header_name("client-request-id")));
+        let pipeline = Pipeline::new(
+            option_env!("CARGO_PKG_NAME"),
+            option_env!("CARGO_PKG_VERSION"),
+            client,
+            Vec::new(),
+            Vec::new(),
+            None,
+        );
+        let cool_downs = CoolDowns::default();
+        let shared = Shared { pipeline, clock, randomness, retry, metrics, cool_downs };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The same settings over `transport`, for endpoints that must be reached in a way of their
+    /// own.
+    pub(crate) fn over(mut options: TokenTransportOptions, transport: Transport) -> Self {
+        options.client.transport = Some(transport);
+        Self::new(options)
+    }
+
+    pub(crate) fn clock(&self) -> &SharedClock {
+        &self.shared.clock
+    }
+
+    pub(crate) fn randomness(&self) -> &SharedRandomness {
+        &self.shared.randomness
+    }
+
+    pub(crate) fn metrics(&self) -> &Arc<dyn MetricsHook> {
+        &self.shared.metrics
+    }
+
+    /// How long the authority of `endpoint` still wants to be left alone.
+    pub(crate) fn cool_down(&self, endpoint: &Url) -> Option<Duration> {
+        let now = self.shared.clock.monotonic();
+        self.shared.cool_downs.remaining(&origin(endpoint), now)
+    }
+
+    /// Sends until an answer is final, the attempts are used up, or the budget is.
+    ///
+    /// A `Retry-After` becomes a cool-down of the authority, which everybody waits for who sends
+    /// through this transport, or which fails at once whoever cannot wait so long.
+    pub(crate) async fn send(&self, exchange: &dyn Exchange) -> Result<Answer, TokenError> {
+        let started = self.shared.clock.monotonic();
+        let mut attempt = 0;
+        loop {
+            if let Some(remaining) = self.cool_down(exchange.endpoint()) {
+                let wait = self.cool_down_wait(remaining);
+                if !self.affords(started, wait) {
+                    let endpoint = display_url(exchange.endpoint());
+                    return Err(TokenError::CoolingDown { endpoint, remaining });
+                }
+                self.shared.clock.sleep(wait).await;
+                continue;
+            }
+            attempt += 1;
+            let outcome = self.attempt(exchange, attempt).await;
+            if !self.may_pass(exchange, &outcome) || attempt >= self.shared.retry.attempts {
+                return outcome;
+            }
+            let fraction = self.shared.randomness.fraction();
+            let backoff = self.shared.retry.delay(attempt, fraction);
+            let cool_down = self.cool_down(exchange.endpoint());
+            let wait = cool_down.map_or(backoff, |left| backoff.max(self.cool_down_wait(left)));
+            if !self.affords(started, wait) {
+                return outcome;
+            }
+            let host = exchange.endpoint().host_str().unwrap_or_default();
+            self.shared.metrics.request_retried(host, wait);
+            tracing::debug!(host, attempt, delay = ?wait, "token request will be repeated");
+            self.shared.clock.sleep(wait).await;
+        }
+    }
+
+    fn may_pass(&self, exchange: &dyn Exchange, outcome: &Result<Answer, TokenError>) -> bool {
+        match outcome {
+            Ok(answer) => exchange.may_pass(&answer.response),
+            Err(TokenError::TimedOut { .. }) => true,
+            Err(TokenError::Unreachable { source, .. }) => {
+                matches!(source.kind(), ErrorKind::Io | ErrorKind::Connection)
+            }
+            Err(_) => false,
+        }
+    }
+
+    async fn attempt(&self, exchange: &dyn Exchange, attempts: u32) -> Result<Answer, TokenError> {
+        let shared = &*self.shared;
+        let mut request = exchange.request();
+        let asked_at = shared.clock.monotonic();
+        let outcome = {
+            let exchanged = Box::pin(exchanged(&shared.pipeline, &mut request));
+            let limit = shared.clock.sleep(shared.retry.attempt_timeout);
+            match select(exchanged, limit).await {
+                Either::Left((outcome, _)) => Some(outcome),
+                Either::Right(_) => None,
+            }
+        };
+        let now = shared.clock.monotonic();
+        let status = match &outcome {
+            Some(Ok(response)) => Some(u16::from(response.status())),
+            _ => None,
+        };
+        shared.metrics.token_requested(&TokenRequested {
+            endpoint_host: exchange.endpoint().host_str().unwrap_or_default(),
+            status,
+            elapsed: now.saturating_sub(asked_at),
+        });
+        let endpoint = || display_url(exchange.endpoint());
+        match outcome {
+            Some(Ok(response)) => {
+                self.note_cool_down(exchange.endpoint(), &response, now);
+                Ok(Answer { response, asked_at })
+            }
+            Some(Err(error)) => {
+                let source = Arc::new(error);
+                Err(TokenError::Unreachable { endpoint: endpoint(), attempts, source })
+            }
+            None => {
+                let limit = shared.retry.attempt_timeout;
+                Err(TokenError::TimedOut { endpoint: endpoint(), attempts, limit })
+            }
+        }
+    }
+
+    fn note_cool_down(&self, endpoint: &Url, response: &RawResponse, now: Duration) {
+        if response.status() != StatusCode::TooManyRequests && !response.status().is_server_error()
+        {
+            return;
+        }
+        if let Some(duration) = retry_after(response.headers(), self.shared.clock.now()) {
+            self.shared.cool_downs.begin(&origin(endpoint), now, duration);
+        }
+    }
+
+    /// A little longer than asked for, and not the same for everybody.
+    fn cool_down_wait(&self, remaining: Duration) -> Duration {
+        remaining + remaining.mul_f64(0.1 * self.shared.randomness.fraction())
+    }
+
+    fn affords(&self, started: Duration, wait: Duration) -> bool {
+        let elapsed = self.shared.clock.monotonic().saturating_sub(started);
+        elapsed.saturating_add(wait) <= self.shared.retry.budget
+    }
+}
+
+impl Default for TokenTransport {
+    fn default() -> Self {
+        Self::new(TokenTransportOptions::default())
+    }
+}
+
+impl fmt::Debug for TokenTransport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TokenTransport")
+            .field("retry", &self.shared.retry)
+            .field("cool_downs", &self.shared.cool_downs)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sends once and reads the answer, as far as it can be a token response.
+async fn exchanged(pipeline: &Pipeline, request: &mut Request) -> azure_core::Result<RawResponse> {
+    let options = PipelineStreamOptions { skip_checks: true, ..PipelineStreamOptions::default() };
+    let response = pipeline.stream(&Context::new(), request, Some(options)).await?;
+    let (status, headers, mut body) = response.deconstruct();
+    let (mut chunks, mut length) = (Vec::new(), 0);
+    while let Some(mut chunk) = body.try_next().await? {
+        chunk.truncate(LONGEST_ANSWER - length);
+        length += chunk.len();
+        chunks.push(chunk);
+        if length == LONGEST_ANSWER {
+            break;
+        }
+    }
+    // In one piece that is wiped, and that never moves while it grows: it may hold a token.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(length));
+    for chunk in &chunks {
+        bytes.extend_from_slice(chunk);
+    }
+    Ok(RawResponse::from_bytes(status, headers, Bytes::from_owner(bytes)))
+}
+
+fn origin(url: &Url) -> String {
+    url.origin().ascii_serialization()
+}
+
+/// No token response is longer; reading on would only fill the memory.
+const LONGEST_ANSWER: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests;
