@@ -4,6 +4,9 @@
 //! chain in `x5c` (RFC 7515, 4.1.6: base64 of DER, leaf first). The chain is sent unless it is
 //! switched off, because a managed identity has no registered key that a thumbprint could find.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use aws_lc_rs::rand::SystemRandom;

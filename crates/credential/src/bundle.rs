@@ -11,6 +11,8 @@ mod key;
 mod pem;
 #[cfg(feature = "pkcs12")]
 mod pkcs12;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 
@@ -119,6 +121,10 @@ impl CertificateBundle {
         password: Option<&SecretText>,
     ) -> Result<Self, BundleError> {
         let text = client_secret.expose().as_bytes();
+        // Every character of PEM also occurs in base64, so this is not left to the decoder.
+        if Lookalike::of(text) == Lookalike::Pem {
+            return Err(BundleError::PemNotEncoded);
+        }
         let decoded = match encoding::decode(text) {
             Ok(decoded) if decoded.bytes.is_empty() => return Err(BundleError::Empty),
             Ok(decoded) => decoded,

@@ -1,12 +1,14 @@
 //! The credential document: the JSON file that carries the identity of one component.
 //!
-//! It is `UserAssignedIdentityCredentials` of msi-dataplane (v0.4.3): thirteen snake_case keys,
+//! It is `UserAssignedIdentityCredentials` of msi-dataplane (v0.4.3): thirteen `snake_case` keys,
 //! matched exactly, `null` as good as absent, unknown keys passed over. Two rules are stricter than
 //! in Go: `not_before` must be there (Go dereferences nil without it), and stamps are read on the
 //! first load as well.
 
 mod error;
 mod stamp;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::fmt;
@@ -85,9 +87,12 @@ impl CredentialDocument {
         let cannot_renew_after =
             optional(&mut wire, "cannot_renew_after", &mut problems, parse_stamp);
         let mtls_authentication_endpoint =
-            optional(&mut wire, "mtls_authentication_endpoint", &mut problems, parse_text);
-        let object_id = optional(&mut wire, "object_id", &mut problems, parse_text);
-        let resource_id = optional(&mut wire, "resource_id", &mut problems, parse_text);
+            optional(&mut wire, "mtls_authentication_endpoint", &mut problems, |text| {
+                Ok(text.to_owned())
+            });
+        let object_id = optional(&mut wire, "object_id", &mut problems, |text| Ok(text.to_owned()));
+        let resource_id =
+            optional(&mut wire, "resource_id", &mut problems, |text| Ok(text.to_owned()));
         let client_secret_url = secret(&mut wire, "client_secret_url", &mut problems);
         let (Some(client_id), Some(tenant_id), Some(authentication_endpoint), true) =
             (client_id, tenant_id, authority, problems.is_empty())
@@ -256,10 +261,6 @@ fn parse_id<T: FromStr<Err = crate::identity::ParseIdError>>(text: &str) -> Resu
 
 fn parse_stamp(text: &str) -> Result<Timestamp, Fault> {
     stamp::parse(text).ok_or(Fault::Stamp)
-}
-
-fn parse_text(text: &str) -> Result<String, Fault> {
-    Ok(text.to_owned())
 }
 
 /// What the bytes of a would-be document look like: [`Lookalike::of`], with the parser's verdict.

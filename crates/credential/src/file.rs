@@ -1,31 +1,35 @@
 //! A credential file that is followed as it rotates.
+//!
+//! Three lines of defence find a change: events of the folder (at once, after a short quiet time),
+//! a glance at links and times once a second, and a full read every six hours. None is trusted
+//! alone, and the decision always rests on the content ([`crate::loader`]).
 
-use std::io;
+mod follow;
+mod read;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use lanyard_clock::SharedClock;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::generation::{Candidate, CandidateError, CandidateOptions, Generation};
-use crate::loader::{LoadCounts, LoaderHealth};
+use crate::generation::{CandidateOptions, Generation};
+use crate::loader::{EqualStamps, LoaderHealth, Report};
+use follow::Follower;
+
+pub use crate::loader::LoadError;
 
 /// A handle to a credential file; clones share it, and dropping the last one ends its task.
 #[derive(Debug, Clone)]
 pub struct CredentialFile {
     shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    path: PathBuf,
-    options: FileOptions,
-    clock: SharedClock,
-    current: ArcSwap<Generation>,
-    previous: ArcSwapOption<Generation>,
-    number: watch::Sender<u64>,
+    requests: mpsc::Sender<oneshot::Sender<Reload>>,
 }
 
 /// How a file is followed.
@@ -34,10 +38,21 @@ struct Shared {
 pub struct FileOptions {
     /// How its content is understood.
     pub candidate: CandidateOptions,
+    /// Whether a version with the same `not_before` and other content is taken.
+    pub equal_stamps: EqualStamps,
     /// How long until the file is read again though nothing seems to have changed; 6 hours, as in
     /// the reference system.
     pub backstop: Duration,
-    /// The largest file that is read, in bytes.
+    /// How often links and times are looked at, so that a lost event costs no more than this;
+    /// 1 second.
+    pub poll: Duration,
+    /// How long file events must have been quiet before the file is read; 100 milliseconds.
+    pub quiet: Duration,
+    /// How long events are waited out at most; 250 milliseconds.
+    pub patience: Duration,
+    /// Whether file events are used at all; polling alone also works.
+    pub events: bool,
+    /// The largest file that is read, in bytes; 1 MiB.
     pub size_limit: u64,
 }
 
@@ -45,7 +60,12 @@ impl Default for FileOptions {
     fn default() -> Self {
         Self {
             candidate: CandidateOptions::default(),
-            backstop: Duration::from_secs(6 * 60 * 60),
+            equal_stamps: EqualStamps::default(),
+            backstop: Duration::from_hours(6),
+            poll: Duration::from_secs(1),
+            quiet: Duration::from_millis(100),
+            patience: Duration::from_millis(250),
+            events: true,
             size_limit: 1024 * 1024,
         }
     }
@@ -62,60 +82,45 @@ pub enum Reload {
     Failed,
 }
 
-/// Why a file could not be loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LoadError {
-    /// The file cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The content cannot be used.
-    #[error("cannot use {}", path.display())]
-    Content {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: CandidateError,
-    },
+/// What handles and the follower share.
+#[derive(Debug)]
+struct Shared {
+    path: PathBuf,
+    options: FileOptions,
+    clock: SharedClock,
+    current: ArcSwap<Generation>,
+    previous: ArcSwapOption<Generation>,
+    report: ArcSwap<Report>,
+    number: watch::Sender<u64>,
+    watcher_alive: Arc<AtomicBool>,
 }
 
 impl CredentialFile {
-    /// Loads the file once and then follows it.
+    /// Loads the file once and then follows it in a task of its own.
     ///
     /// # Errors
     ///
     /// [`LoadError`] if the first load fails: nothing is followed then.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
     pub async fn open(
         path: impl AsRef<Path> + Send,
         options: FileOptions,
         clock: SharedClock,
     ) -> Result<Self, LoadError> {
         let path = path.as_ref().to_path_buf();
-        let bytes = match tokio::fs::read(&path).await {
-            Ok(bytes) => bytes,
-            Err(source) => return Err(LoadError::Read { path, source }),
-        };
-        let candidate = match Candidate::parse(&bytes, &options.candidate) {
-            Ok(candidate) => candidate,
-            Err(source) => return Err(LoadError::Content { path, source }),
-        };
-        let current = Generation::new(1, candidate, clock.now());
-        let shared = Shared {
-            path,
-            options,
-            clock,
-            current: ArcSwap::from_pointee(current),
-            previous: ArcSwapOption::empty(),
-            number: watch::channel(1).0,
-        };
-        Ok(Self { shared: Arc::new(shared) })
+        let (requests, inbox) = mpsc::channel(REQUESTS);
+        let follower = Follower::open(path, options, clock, inbox).await?;
+        let shared = follower.shared();
+        tokio::spawn(follower.run());
+        Ok(Self { shared, requests })
+    }
+
+    /// The file that is followed.
+    pub fn path(&self) -> &Path {
+        &self.shared.path
     }
 
     /// The generation in use. Never blocks.
@@ -124,27 +129,24 @@ impl CredentialFile {
     }
 
     /// The generation before, until it expires.
+    ///
+    /// It may be of another identity; ask [`Generation::is_same_identity`] before falling back.
     pub fn previous(&self) -> Option<Arc<Generation>> {
         let now = self.shared.clock.now();
         self.shared.previous.load_full().filter(|generation| generation.expires_at() > now)
     }
 
-    /// Reads the file at once. Calls that meet share one read.
+    /// Reads the file at once. The read begins after the call; calls that wait together share it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future gives up the answer, not the read.
     pub async fn reload(&self) -> Reload {
-        let Ok(bytes) = tokio::fs::read(&self.shared.path).await else { return Reload::Failed };
-        let Ok(candidate) = Candidate::parse(&bytes, &self.shared.options.candidate) else {
+        let (reply, answer) = oneshot::channel();
+        if self.requests.send(reply).await.is_err() {
             return Reload::Failed;
-        };
-        let current = self.current();
-        if candidate.content_hash() == current.content_hash() {
-            return Reload::Unchanged;
         }
-        let number = current.number() + 1;
-        let generation = Generation::new(number, candidate, self.shared.clock.now());
-        self.shared.previous.store(Some(current));
-        self.shared.current.store(Arc::new(generation));
-        self.shared.number.send_replace(number);
-        Reload::Changed(number)
+        answer.await.unwrap_or(Reload::Failed)
     }
 
     /// The number of the generation in use, as it changes.
@@ -152,23 +154,13 @@ impl CredentialFile {
         self.shared.number.subscribe()
     }
 
-    /// The state of the loader.
+    /// The state of the loader now.
     pub fn health(&self) -> LoaderHealth {
-        let current = self.current();
+        let alive = self.shared.watcher_alive.load(Ordering::Relaxed);
         let now = self.shared.clock.now();
-        let stamps = current.stamps();
-        let until = |stamp: jiff::Timestamp| stamp.as_second() - now.as_second();
-        LoaderHealth {
-            generation: current.number(),
-            loaded_at: current.loaded_at(),
-            last_error: None,
-            counts: LoadCounts::default(),
-            watcher_alive: false,
-            seconds_to_not_after: stamps.not_after.map(until),
-            seconds_to_renew_after: stamps.renew_after.map(until),
-            seconds_to_cannot_renew_after: stamps.cannot_renew_after.map(until),
-            seconds_to_certificate_expiry: until(current.certificate_validity().not_after),
-            warnings: Vec::new(),
-        }
+        self.shared.report.load().health(&self.shared.current.load(), alive, now)
     }
 }
+
+/// How many reloads may wait before callers wait to ask.
+const REQUESTS: usize = 64;

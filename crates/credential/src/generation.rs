@@ -1,6 +1,7 @@
 //! One generation of a credential: everything that one version of the file says, ready for use.
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
@@ -33,13 +34,13 @@ pub struct Candidate {
 }
 
 /// How a file becomes a [`Candidate`].
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CandidateOptions {
     /// How assertions are made.
     pub assertion: AssertionOptions,
     /// The password of PKCS#12 archives; the reference system knows none.
-    pub pkcs12_password: Option<SecretText>,
+    pub pkcs12_password: Option<Arc<SecretText>>,
 }
 
 /// Why bytes are not a usable credential.
@@ -101,7 +102,7 @@ impl Candidate {
     /// [`CandidateError`], with the part that is at fault.
     pub fn parse(bytes: &[u8], options: &CandidateOptions) -> Result<Self, CandidateError> {
         let document = CredentialDocument::parse(bytes)?;
-        let password = options.pkcs12_password.as_ref();
+        let password = options.pkcs12_password.as_deref();
         let bundle = CertificateBundle::parse_with_password(document.client_secret(), password)?;
         let signer = Signer::new(bundle, options.assertion)?;
         let authority = document.authentication_endpoint().clone();

@@ -4,11 +4,15 @@ pub mod assertion;
 pub mod bundle;
 pub mod document;
 pub mod file;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod generation;
 pub mod identity;
 pub mod loader;
 pub mod lookalike;
+mod probe;
 pub mod secret;
+mod watch;
 
 mod entra;
 mod federated;

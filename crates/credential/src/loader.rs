@@ -1,56 +1,231 @@
 //! What to do with each version of a credential file: a state machine without IO.
+//!
+//! The rules, in the order in which they are asked:
+//!
+//! 1. The same bytes as the version in use, or as a version refused before, are ignored.
+//! 2. Bytes that cannot be used keep the old version, are remembered, and are tried again whenever
+//!    the file is read again.
+//! 3. An older `not_before` is refused, counted and reported.
+//! 4. A newer `not_before` is taken; so is an equal one, because a rotation may carry equal stamps
+//!    and a repaired file keeps its own ([`EqualStamps::Refuse`] is the rule of msi-dataplane).
+//!
+//! Before anything is in use, every failure is final: the first load fails fast.
+
+mod error;
+mod health;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
 
-/// The state of a loader, for readiness probes, metrics and people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub use error::LoadError;
+pub use health::{HealthWarning, LoadCounts, LoadFailure, LoaderHealth};
+
+pub(crate) use health::Report;
+
+use crate::generation::{Candidate, ContentHash, Generation};
+use crate::secret::SecretBytes;
+
+/// Whether a version with the `not_before` of the version in use, and other content, is taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct LoaderHealth {
-    /// The generation in use.
-    pub generation: u64,
-    /// When it was loaded.
-    pub loaded_at: Timestamp,
-    /// The last failure, if no success came after it.
-    pub last_error: Option<LoadFailure>,
-    /// How often each thing happened.
-    pub counts: LoadCounts,
-    /// Whether file events are being watched; if not, polling alone finds changes.
-    pub watcher_alive: bool,
-    /// Seconds until `not_after`; negative once it has passed.
-    pub seconds_to_not_after: Option<i64>,
-    /// Seconds until `renew_after`; negative once it has passed.
-    pub seconds_to_renew_after: Option<i64>,
-    /// Seconds until `cannot_renew_after`; negative once it has passed.
-    pub seconds_to_cannot_renew_after: Option<i64>,
-    /// Seconds until the leaf certificate expires; negative once it has.
-    pub seconds_to_certificate_expiry: i64,
-    /// What deserves a look.
-    pub warnings: Vec<String>,
+pub enum EqualStamps {
+    /// It is taken.
+    #[default]
+    Take,
+    /// It is refused, as msi-dataplane does.
+    Refuse,
 }
 
-/// A failed attempt to load.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// What happened.
+#[derive(Debug)]
 #[non_exhaustive]
-pub struct LoadFailure {
-    /// When.
-    pub at: Timestamp,
-    /// The error with its causes.
-    pub message: String,
-    /// What to do about it.
-    pub hint: String,
+pub enum Event {
+    /// The file may have changed.
+    FileChanged,
+    /// The file has not been read for a long time.
+    BackstopTick,
+    /// Somebody wants the newest version now.
+    ReloadRequested,
+    /// The answer to [`Action::Read`].
+    Read(Result<Content, LoadError>),
+    /// The answer to [`Action::Parse`].
+    Parsed(Result<Box<Candidate>, LoadError>),
 }
 
-/// How often each thing happened since the file was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// What to do about it. Every event has exactly one action.
+#[derive(Debug)]
 #[non_exhaustive]
-pub struct LoadCounts {
-    /// Generations taken into use.
-    pub published: u64,
-    /// Reads that found nothing new.
-    pub unchanged: u64,
-    /// Reads that failed.
-    pub failed: u64,
-    /// Versions refused because their `not_before` was older.
-    pub refused_older: u64,
+pub enum Action {
+    /// Read the file and answer with [`Event::Read`].
+    Read,
+    /// Parse the content and answer with [`Event::Parsed`].
+    Parse(Content),
+    /// Take this generation into use.
+    Publish(Arc<Generation>),
+    /// Nothing changes, and nothing is wrong.
+    Ignore(IgnoreReason),
+    /// The file holds something else, and the old generation stays all the same.
+    Keep(KeepReason),
+    /// There is no old generation to keep: give up.
+    Fail(LoadError),
+}
+
+/// Why a version makes no difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IgnoreReason {
+    /// Its bytes are those of the version in use.
+    SameContent,
+    /// Its bytes are those of the version that was refused last.
+    RefusedBefore,
+}
+
+/// Why the old generation stays.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum KeepReason {
+    /// The file cannot be read or used.
+    Failed(LoadError),
+    /// Its `not_before` is older than that of the generation in use.
+    Older {
+        /// The stamp of the file.
+        offered: Timestamp,
+        /// The stamp of the generation in use.
+        held: Timestamp,
+    },
+    /// Its `not_before` is that of the generation in use, and [`EqualStamps::Refuse`] holds.
+    EqualStamp,
+}
+
+/// The bytes of one version of the file.
+#[derive(Debug)]
+pub struct Content {
+    bytes: SecretBytes,
+    hash: ContentHash,
+}
+
+impl Content {
+    /// Takes the bytes and hashes them.
+    pub fn new(bytes: impl Into<SecretBytes>) -> Self {
+        let bytes = bytes.into();
+        let hash = ContentHash::of(bytes.expose());
+        Self { bytes, hash }
+    }
+
+    /// The hash of the bytes.
+    pub fn hash(&self) -> ContentHash {
+        self.hash
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.expose()
+    }
+}
+
+/// The state machine of one file.
+#[derive(Debug, Default)]
+pub struct Loader {
+    equal_stamps: EqualStamps,
+    current: Option<Arc<Generation>>,
+    previous: Option<Arc<Generation>>,
+    refused: Option<ContentHash>,
+    report: Report,
+}
+
+impl Loader {
+    /// A machine that has seen nothing.
+    pub fn new(equal_stamps: EqualStamps) -> Self {
+        Self { equal_stamps, ..Self::default() }
+    }
+
+    /// The generation in use, once there is one.
+    pub fn current(&self) -> Option<&Arc<Generation>> {
+        self.current.as_ref()
+    }
+
+    /// The generation before, until it expires: a fallback if the new one turns out broken.
+    pub fn previous(&self) -> Option<&Arc<Generation>> {
+        self.previous.as_ref()
+    }
+
+    /// Answers one event. `now` is the time at which it happened.
+    pub fn on(&mut self, event: Event, now: Timestamp) -> Action {
+        if self.previous.as_ref().is_some_and(|previous| previous.expires_at() <= now) {
+            self.previous = None;
+        }
+        match event {
+            Event::FileChanged | Event::BackstopTick | Event::ReloadRequested => Action::Read,
+            Event::Read(Ok(content)) => self.on_content(content),
+            Event::Parsed(Ok(candidate)) => self.on_candidate(*candidate, now),
+            Event::Read(Err(error)) | Event::Parsed(Err(error)) => self.on_failure(error, now),
+        }
+    }
+
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    fn on_content(&mut self, content: Content) -> Action {
+        let in_use = self.current.as_ref().map(|generation| generation.content_hash());
+        if in_use == Some(content.hash) {
+            self.refused = None;
+            self.report.refusal = None;
+            return self.ignore(IgnoreReason::SameContent);
+        }
+        if self.refused == Some(content.hash) {
+            return self.ignore(IgnoreReason::RefusedBefore);
+        }
+        Action::Parse(content)
+    }
+
+    fn ignore(&mut self, reason: IgnoreReason) -> Action {
+        self.report.last_error = None;
+        self.report.counts.unchanged += 1;
+        Action::Ignore(reason)
+    }
+
+    fn on_candidate(&mut self, candidate: Candidate, now: Timestamp) -> Action {
+        self.report.last_error = None;
+        let offered = candidate.stamps().not_before;
+        let Some(current) = &self.current else { return self.publish(candidate, now) };
+        let held = current.not_before();
+        if offered > held || (offered == held && self.equal_stamps == EqualStamps::Take) {
+            return self.publish(candidate, now);
+        }
+        self.refused = Some(candidate.content_hash());
+        let warning = HealthWarning::FileRefused { offered, held };
+        self.report.refusal = Some(warning);
+        if offered == held {
+            self.report.counts.refused_equal += 1;
+            return Action::Keep(KeepReason::EqualStamp);
+        }
+        self.report.counts.refused_older += 1;
+        Action::Keep(KeepReason::Older { offered, held })
+    }
+
+    fn publish(&mut self, candidate: Candidate, now: Timestamp) -> Action {
+        let number = self.current.as_ref().map_or(1, |current| current.number() + 1);
+        let generation = Arc::new(Generation::new(number, candidate, now));
+        self.previous = self.current.replace(Arc::clone(&generation));
+        self.refused = None;
+        self.report.refusal = None;
+        self.report.counts.published += 1;
+        self.report.changes = match &self.previous {
+            Some(previous) => health::identity_changes(previous, &generation),
+            None => Vec::new(),
+        };
+        Action::Publish(generation)
+    }
+
+    fn on_failure(&mut self, error: LoadError, now: Timestamp) -> Action {
+        self.report.counts.failed += 1;
+        self.report.last_error = Some(LoadFailure::of(&error, now));
+        if self.current.is_none() {
+            return Action::Fail(error);
+        }
+        Action::Keep(KeepReason::Failed(error))
+    }
 }

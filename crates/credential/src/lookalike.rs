@@ -171,8 +171,9 @@ fn base64_prefix(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
             || byte.is_ascii_whitespace()
             || matches!(byte, b'+' | b'/' | b'-' | b'_' | b'=')
     };
-    let spaces = text.iter().filter(|byte| **byte == b' ').count();
-    if text.len() < SHORTEST || spaces > text.len() / 32 || !text.iter().all(alphabet) {
+    // Base64 is broken into lines, if at all, and not into words.
+    let words = text.split(|byte| *byte == b' ').count();
+    if text.len() < SHORTEST || words > 1 + text.len() / 32 || !text.iter().all(alphabet) {
         return None;
     }
     encoding::decode(&text[..text.len().min(PREFIX / 3 * 4)]).ok().map(|decoded| decoded.bytes)
@@ -223,6 +224,7 @@ mod tests {
     use base64::engine::general_purpose::STANDARD;
 
     use super::*;
+    use crate::fixture;
 
     #[test]
     fn each_wrapping_is_named() {
@@ -230,9 +232,7 @@ mod tests {
         let pem = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\n";
         let pfx = [0x30, 0x82, 0x09, 0x57, 0x02, 0x01, 0x03, 0x30, 0x82, 0x09, 0x0d, 0x06, 0x09];
         let base64 = |bytes: &[u8]| STANDARD.encode(bytes).into_bytes();
-        let hex = |bytes: &[u8]| {
-            bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into_bytes()
-        };
+        let hex = |bytes: &[u8]| fixture::hex(bytes).into_bytes();
         let cases: Vec<(Vec<u8>, Lookalike)> = vec![
             (b" \n".to_vec(), Lookalike::Empty),
             (json.to_vec(), Lookalike::JsonObject),

@@ -119,7 +119,7 @@ impl fmt::Debug for Certificate {
             .field("issuer", &self.issuer)
             .field("validity", &self.validity)
             .field("sha256", &format_args!("{}", self.sha256()))
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -12,6 +12,9 @@ pub enum BundleError {
     /// There is nothing.
     #[error("the bundle is empty")]
     Empty,
+    /// The text is PEM itself, not base64 of it.
+    #[error("the bundle is PEM text, not base64 of it")]
+    PemNotEncoded,
     /// The text is not base64.
     #[error("the bundle is not base64 (character {position}), it looks like {looks_like}")]
     NotBase64 {
@@ -71,7 +74,7 @@ impl BundleError {
     /// What to do about it.
     pub fn hint(&self) -> &'static str {
         match self {
-            Self::NotBase64 { looks_like: Lookalike::Pem, .. } => {
+            Self::PemNotEncoded => {
                 "base64-encode the whole PEM text once more before writing it to client_secret"
             }
             Self::NotABundle { looks_like: Lookalike::Base64(_) } => {

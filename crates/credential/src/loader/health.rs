@@ -1,0 +1,272 @@
+//! The state of a loader, for readiness probes, metrics and people.
+
+use std::error::Error;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::LoadError;
+use crate::bundle::BundleWarning;
+use crate::generation::Generation;
+
+/// The state of a loader at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LoaderHealth {
+    /// The number of the generation in use.
+    pub generation: u64,
+    /// When it was loaded.
+    pub loaded_at: Timestamp,
+    /// The last failure, if no success came after it.
+    pub last_error: Option<LoadFailure>,
+    /// How often each thing happened.
+    pub counts: LoadCounts,
+    /// Whether file events are being watched; if not, polling alone finds changes.
+    pub watcher_alive: bool,
+    /// Seconds until the document's `not_after`; negative once it has passed.
+    pub seconds_to_not_after: Option<i64>,
+    /// Seconds until `renew_after`; negative once it has passed.
+    pub seconds_to_renew_after: Option<i64>,
+    /// Seconds until `cannot_renew_after`; negative once it has passed.
+    pub seconds_to_cannot_renew_after: Option<i64>,
+    /// Seconds until the leaf certificate expires; negative once it has.
+    pub seconds_to_certificate_expiry: i64,
+    /// What deserves a look.
+    pub warnings: Vec<HealthWarning>,
+}
+
+/// A failed attempt to load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LoadFailure {
+    /// When.
+    pub at: Timestamp,
+    /// The error with its causes.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// How often each thing happened since the file was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LoadCounts {
+    /// Generations taken into use, the first included.
+    pub published: u64,
+    /// Reads that found nothing new.
+    pub unchanged: u64,
+    /// Attempts that failed.
+    pub failed: u64,
+    /// Versions refused because their `not_before` was older.
+    pub refused_older: u64,
+    /// Versions refused because their `not_before` was the same, where that is asked for.
+    pub refused_equal: u64,
+}
+
+/// Something that works and deserves a look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+#[non_exhaustive]
+pub enum HealthWarning {
+    /// The last rotation changed the client id.
+    ClientChanged {
+        /// The id before.
+        from: String,
+        /// The id now.
+        to: String,
+    },
+    /// The last rotation changed the tenant.
+    TenantChanged {
+        /// The tenant before.
+        from: String,
+        /// The tenant now.
+        to: String,
+    },
+    /// The last rotation changed the token service.
+    AuthorityChanged {
+        /// The URL before.
+        from: String,
+        /// The URL now.
+        to: String,
+    },
+    /// The file holds a version that was refused for its `not_before`.
+    FileRefused {
+        /// The stamp of the file.
+        offered: Timestamp,
+        /// The stamp of the generation in use.
+        held: Timestamp,
+    },
+    /// The certificate becomes valid after the document's `not_before`.
+    CertificateStartsLater {
+        /// The document's stamp.
+        stamp: Timestamp,
+        /// The certificate's date.
+        certificate: Timestamp,
+    },
+    /// The certificate expires before the document's `not_after`.
+    CertificateEndsEarlier {
+        /// The document's stamp.
+        stamp: Timestamp,
+        /// The certificate's date.
+        certificate: Timestamp,
+    },
+    /// The credential is not valid yet.
+    NotYetValid {
+        /// From when it is.
+        from: Timestamp,
+    },
+    /// The credential or its certificate has expired.
+    Expired {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// The credential should have been replaced.
+    RenewalDue {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// The credential can no longer be replaced by renewal.
+    RenewalImpossible {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// The bundle is written in an unusual way.
+    Bundle {
+        /// What is unusual.
+        warning: BundleWarning,
+    },
+}
+
+impl fmt::Display for HealthWarning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientChanged { from, to } => {
+                write!(formatter, "the client id changed from {from} to {to}")
+            }
+            Self::TenantChanged { from, to } => {
+                write!(formatter, "the tenant changed from {from} to {to}")
+            }
+            Self::AuthorityChanged { from, to } => {
+                write!(formatter, "the token service changed from {from} to {to}")
+            }
+            Self::FileRefused { offered, held } => {
+                write!(formatter, "the file's not_before {offered} does not replace {held}")
+            }
+            Self::CertificateStartsLater { stamp, certificate } => write!(
+                formatter,
+                "not_before is {stamp}, but the certificate is valid from {certificate} only"
+            ),
+            Self::CertificateEndsEarlier { stamp, certificate } => write!(
+                formatter,
+                "not_after is {stamp}, but the certificate expires at {certificate}"
+            ),
+            Self::NotYetValid { from } => write!(formatter, "the credential is valid from {from}"),
+            Self::Expired { since } => write!(formatter, "the credential expired at {since}"),
+            Self::RenewalDue { since } => write!(formatter, "renewal is due since {since}"),
+            Self::RenewalImpossible { since } => {
+                write!(formatter, "renewal is impossible since {since}")
+            }
+            Self::Bundle { warning } => write!(formatter, "client_secret: {warning}"),
+        }
+    }
+}
+
+impl LoadFailure {
+    pub(super) fn of(error: &LoadError, at: Timestamp) -> Self {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(source) = cause {
+            message.push_str(": ");
+            message.push_str(&source.to_string());
+            cause = source.source();
+        }
+        Self { at, message, hint: error.hint() }
+    }
+}
+
+/// What a loader remembers beside its generations.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Report {
+    pub(super) last_error: Option<LoadFailure>,
+    pub(super) counts: LoadCounts,
+    pub(super) refusal: Option<HealthWarning>,
+    pub(super) changes: Vec<HealthWarning>,
+}
+
+impl Report {
+    /// The state at `now`, with `current` in use.
+    pub(crate) fn health(
+        &self,
+        current: &Generation,
+        watcher_alive: bool,
+        now: Timestamp,
+    ) -> LoaderHealth {
+        let stamps = current.stamps();
+        let until = |stamp: Timestamp| stamp.as_second().saturating_sub(now.as_second());
+        let mut warnings = self.changes.clone();
+        warnings.extend(self.refusal.clone());
+        warnings.extend(validity_warnings(current, now));
+        let unusual = current.bundle().warnings().iter();
+        warnings.extend(unusual.map(|warning| HealthWarning::Bundle { warning: *warning }));
+        LoaderHealth {
+            generation: current.number(),
+            loaded_at: current.loaded_at(),
+            last_error: self.last_error.clone(),
+            counts: self.counts,
+            watcher_alive,
+            seconds_to_not_after: stamps.not_after.map(until),
+            seconds_to_renew_after: stamps.renew_after.map(until),
+            seconds_to_cannot_renew_after: stamps.cannot_renew_after.map(until),
+            seconds_to_certificate_expiry: until(current.certificate_validity().not_after),
+            warnings,
+        }
+    }
+}
+
+/// What a rotation changed beside the certificate.
+pub(super) fn identity_changes(before: &Generation, after: &Generation) -> Vec<HealthWarning> {
+    let mut changes = Vec::new();
+    if before.client_id() != after.client_id() {
+        let (from, to) = (before.client_id().to_string(), after.client_id().to_string());
+        changes.push(HealthWarning::ClientChanged { from, to });
+    }
+    if before.tenant_id() != after.tenant_id() {
+        let (from, to) = (before.tenant_id().to_string(), after.tenant_id().to_string());
+        changes.push(HealthWarning::TenantChanged { from, to });
+    }
+    if before.authority() != after.authority() {
+        let (from, to) = (before.authority().to_string(), after.authority().to_string());
+        changes.push(HealthWarning::AuthorityChanged { from, to });
+    }
+    changes
+}
+
+/// What the stamps and the certificate's dates say at `now`.
+pub(crate) fn validity_warnings(generation: &Generation, now: Timestamp) -> Vec<HealthWarning> {
+    let stamps = generation.stamps();
+    let certificate = generation.certificate_validity();
+    let mut warnings = Vec::new();
+    if certificate.not_before > stamps.not_before {
+        let (stamp, certificate) = (stamps.not_before, certificate.not_before);
+        warnings.push(HealthWarning::CertificateStartsLater { stamp, certificate });
+    }
+    if let Some(stamp) = stamps.not_after.filter(|stamp| *stamp > certificate.not_after) {
+        let certificate = certificate.not_after;
+        warnings.push(HealthWarning::CertificateEndsEarlier { stamp, certificate });
+    }
+    let from = stamps.not_before.max(certificate.not_before);
+    if now < from {
+        warnings.push(HealthWarning::NotYetValid { from });
+    }
+    let passed = |stamp: Option<Timestamp>| stamp.filter(|stamp| *stamp <= now);
+    if let Some(since) = passed(Some(generation.expires_at())) {
+        warnings.push(HealthWarning::Expired { since });
+    }
+    if let Some(since) = passed(stamps.cannot_renew_after) {
+        warnings.push(HealthWarning::RenewalImpossible { since });
+    } else if let Some(since) = passed(stamps.renew_after) {
+        warnings.push(HealthWarning::RenewalDue { since });
+    }
+    warnings
+}
