@@ -1,13 +1,80 @@
 //! The data plane of vaults.
+//!
+//! Reference: Azure Key Vault REST API, versions 7.4 to 2026-04-01 (the operations here are the
+//! same in all of them). Names compare without case. A request is challenged, then its token, its
+//! right and its content are judged, in this order.
 
-use serde::{Deserialize, Serialize};
+mod certificates;
+mod gate;
+mod keys;
+mod kind;
+mod objects;
+mod refusal;
+mod secrets;
+mod shelf;
+mod vault;
 
-use crate::operations::Operation;
+use http::Method;
 
-/// The content of the vaults.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Vaults {}
+pub(crate) use gate::object_scope;
+pub(crate) use kind::ObjectKind;
+pub(crate) use secrets::MAX_VALUE_BYTES;
+pub(crate) use shelf::{Attributes, Version};
+pub(crate) use vault::{
+    AccessPolicy, CertificateContent, DeletedVault, KeyContent, SecretContent, Vault,
+    VaultSettings, Vaults,
+};
+
+use crate::operations::{Handler, Operation, Support};
 
 /// What this service can do.
-pub(crate) const OPERATIONS: &[&[Operation]] = &[];
+pub(crate) const OPERATIONS: &[&[Operation]] = &[SECRETS, KEYS, CERTIFICATES];
+
+const SECRETS: &[Operation] = &[
+    full("GetSecrets", Method::GET, "/secrets", objects::list::<SecretContent>),
+    full("GetSecretVersions", Method::GET, "/secrets/{name}/versions", objects::versions::<SecretContent>),
+    full("GetSecret", Method::GET, "/secrets/{name}", objects::read::<SecretContent>),
+    full("GetSecretVersion", Method::GET, "/secrets/{name}/{version}", objects::read::<SecretContent>),
+    full("SetSecret", Method::PUT, "/secrets/{name}", secrets::set),
+    full("UpdateSecret", Method::PATCH, "/secrets/{name}", secrets::update),
+    full("UpdateSecretVersion", Method::PATCH, "/secrets/{name}/{version}", secrets::update),
+    full("DeleteSecret", Method::DELETE, "/secrets/{name}", secrets::delete),
+    full("GetDeletedSecrets", Method::GET, "/deletedsecrets", secrets::list_deleted),
+    full("GetDeletedSecret", Method::GET, "/deletedsecrets/{name}", secrets::read_deleted),
+    full("RecoverDeletedSecret", Method::POST, "/deletedsecrets/{name}/recover", secrets::recover),
+    full("PurgeDeletedSecret", Method::DELETE, "/deletedsecrets/{name}", secrets::purge),
+];
+
+const KEYS: &[Operation] = &[
+    full("GetKeys", Method::GET, "/keys", objects::list::<KeyContent>),
+    full("GetKeyVersions", Method::GET, "/keys/{name}/versions", objects::versions::<KeyContent>),
+    full("GetKey", Method::GET, "/keys/{name}", objects::read::<KeyContent>),
+    full("GetKeyVersion", Method::GET, "/keys/{name}/{version}", objects::read::<KeyContent>),
+];
+
+const CERTIFICATES: &[Operation] = &[
+    partial("GetCertificates", "/certificates", objects::list::<CertificateContent>),
+    partial(
+        "GetCertificateVersions",
+        "/certificates/{name}/versions",
+        objects::versions::<CertificateContent>,
+    ),
+    partial("GetCertificate", "/certificates/{name}", objects::read::<CertificateContent>),
+    partial(
+        "GetCertificateVersion",
+        "/certificates/{name}/{version}",
+        objects::read::<CertificateContent>,
+    ),
+];
+
+const fn full(id: &'static str, method: Method, path: &'static str, handler: Handler) -> Operation {
+    Operation { id, method, path, support: Support::Full, handler }
+}
+
+const fn partial(id: &'static str, path: &'static str, handler: Handler) -> Operation {
+    let support = Support::Partial("the policy shows what clients read, not what Azure stores");
+    Operation { id, method: Method::GET, path, support, handler }
+}
+
+#[cfg(test)]
+mod tests;

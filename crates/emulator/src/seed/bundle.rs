@@ -1,0 +1,85 @@
+//! Certificate and key in one piece: PEM, and PKCS#12 of the old and of the new profile.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use p12_keystore::{
+    Certificate, EncryptionAlgorithm, KeyStore, KeyStoreEntry, MacAlgorithm, PrivateKey,
+    PrivateKeyChain,
+};
+use zeroize::Zeroizing;
+
+use super::{Bundle, SeedError};
+use crate::keys::RsaKey;
+
+/// Rounds of key derivation, as OpenSSL writes them.
+const ITERATIONS: u32 = 2048;
+
+/// The bytes of a bundle; `chain` is DER, leaf first.
+pub(super) fn bundle(
+    form: Bundle,
+    key: &RsaKey,
+    chain: &[&[u8]],
+) -> Result<Zeroizing<Vec<u8>>, SeedError> {
+    match form {
+        Bundle::Pem => Ok(pem(key, chain)),
+        Bundle::LegacyPkcs12 => pkcs12(
+            key,
+            chain,
+            EncryptionAlgorithm::PbeWithShaAnd3KeyTripleDesCbc,
+            MacAlgorithm::HmacSha1,
+        ),
+        Bundle::ModernPkcs12 => pkcs12(
+            key,
+            chain,
+            EncryptionAlgorithm::PbeWithHmacSha256AndAes256,
+            MacAlgorithm::HmacSha256,
+        ),
+    }
+}
+
+/// PKCS#8 key, then the certificates.
+fn pem(key: &RsaKey, chain: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+    let mut text = Zeroizing::new(Vec::with_capacity(8 * 1024));
+    write_block(&mut text, "PRIVATE KEY", key.pkcs8());
+    for certificate in chain {
+        write_block(&mut text, "CERTIFICATE", certificate);
+    }
+    text
+}
+
+/// One PEM block (RFC 7468): base64 in lines of 64.
+fn write_block(text: &mut Vec<u8>, label: &str, der: &[u8]) {
+    let encoded = Zeroizing::new(STANDARD.encode(der));
+    text.extend_from_slice(format!("-----BEGIN {label}-----\n").as_bytes());
+    for line in encoded.as_bytes().chunks(64) {
+        text.extend_from_slice(line);
+        text.push(b'\n');
+    }
+    text.extend_from_slice(format!("-----END {label}-----\n").as_bytes());
+}
+
+fn pkcs12(
+    key: &RsaKey,
+    chain: &[&[u8]],
+    encryption: EncryptionAlgorithm,
+    mac: MacAlgorithm,
+) -> Result<Zeroizing<Vec<u8>>, SeedError> {
+    let key = PrivateKey::from_der(key.pkcs8()).map_err(SeedError::Pkcs12)?;
+    let certificates: Vec<_> = chain
+        .iter()
+        .map(|der| Certificate::from_der(der))
+        .collect::<Result<_, _>>()
+        .map_err(SeedError::Pkcs12)?;
+    let mut store = KeyStore::new();
+    let entry = KeyStoreEntry::PrivateKeyChain(PrivateKeyChain::new([1], key, certificates));
+    store.add_entry("credential", entry);
+    store
+        .writer("")
+        .encryption_algorithm(encryption)
+        .encryption_iterations(ITERATIONS)
+        .mac_algorithm(mac)
+        .mac_iterations(ITERATIONS)
+        .write()
+        .map(Zeroizing::new)
+        .map_err(SeedError::Pkcs12)
+}

@@ -1,0 +1,174 @@
+//! Credentials of components: a new key and certificate, written as a new version of the secret.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use lanyard_vocabulary::{ClientId, Component, SecretName};
+use serde::Serialize;
+
+use super::certificate::{Leaf, Validity};
+use super::document::Stamps;
+use super::tenants::MSI_AUTHORITY;
+use super::{Holder, SeedError, bundle, certificate, document};
+use crate::call::Ids;
+use crate::drill::Fault;
+use crate::keys::{RsaKey, SecretText};
+use crate::services::keyvault::{Attributes, MAX_VALUE_BYTES, SecretContent, Version};
+use crate::world::World;
+
+/// A credential that was issued: what may be told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Issued {
+    /// The component.
+    pub(crate) component: Component,
+    /// The identity.
+    pub(crate) client_id: ClientId,
+    /// The host name of the vault.
+    pub(crate) vault_host: String,
+    /// The secret.
+    pub(crate) secret_name: SecretName,
+    /// The new version of the secret.
+    pub(crate) version: String,
+    /// The stamp by which readers tell the newer credential.
+    pub(crate) not_before: Timestamp,
+    /// The size of the secret's value.
+    pub(crate) bytes: usize,
+}
+
+/// What a credential is made of.
+pub(super) struct Material {
+    /// The key of the certificate.
+    pub(super) key: RsaKey,
+    /// The key that is written in its place, if the two shall not match.
+    pub(super) decoy: Option<RsaKey>,
+    /// Bytes to add to the document.
+    pub(super) padding: usize,
+}
+
+/// One rotation: a new key, a certificate with a later `not_before`, a new version of the secret
+/// whose document has `padding` bytes more than needed. Faults of the value stay.
+pub(crate) fn issue_certificate(
+    world: &mut World,
+    component: Component,
+    ids: &mut Ids,
+    now: Timestamp,
+    padding: usize,
+) -> Result<Issued, SeedError> {
+    let holder = world.roster.holder(component).ok_or(SeedError::NoIdentity { component })?;
+    let decoy = holder.has_wrong_key();
+    let generate = || RsaKey::generate().map_err(|_| SeedError::Key { step: "generated" });
+    let material =
+        Material { key: generate()?, decoy: decoy.then(generate).transpose()?, padding };
+    issue(world, component, ids, now, &material)
+}
+
+/// Issues a credential from keys that are there.
+pub(super) fn issue(
+    world: &mut World,
+    component: Component,
+    ids: &mut Ids,
+    now: Timestamp,
+    material: &Material,
+) -> Result<Issued, SeedError> {
+    let holder =
+        world.roster.holder(component).cloned().ok_or(SeedError::NoIdentity { component })?;
+    let stamps = Stamps::from(next_not_before(&holder, now));
+    let bundle = certify(world, &holder, ids, stamps, material)?;
+    let text =
+        document::write(&holder, &holder.tenant, &bundle, stamps, material.padding)?;
+    let value = document::encode(holder.stored_encoding(), &text);
+    let bytes = value.len();
+    if bytes > MAX_VALUE_BYTES {
+        return Err(SeedError::TooLarge { bytes, most: MAX_VALUE_BYTES });
+    }
+    let id = ids.hex32();
+    let version = secret_version(id.clone(), value, stamps, now);
+    let vault = world
+        .vaults
+        .at_host_mut(&holder.vault_host)
+        .ok_or(SeedError::Gone { what: "vault" })?;
+    vault.secrets.push(holder.secret_name.as_str(), version).map_err(|_| {
+        SeedError::SecretDeleted {
+            vault: holder.vault_host.clone(),
+            secret: holder.secret_name.clone(),
+        }
+    })?;
+    let not_before = stamps.validity.not_before;
+    if let Some(held) = world.roster.holder_mut(component) {
+        held.not_before = Some(not_before);
+    }
+    Ok(Issued {
+        component,
+        client_id: holder.client_id,
+        vault_host: holder.vault_host,
+        secret_name: holder.secret_name,
+        version: id,
+        not_before,
+        bytes,
+    })
+}
+
+/// Five minutes ago, as the service backdates against skewed clocks, and later than the last one.
+fn next_not_before(holder: &Holder, now: Timestamp) -> Timestamp {
+    let second = SignedDuration::from_secs(1);
+    let backdated = now.checked_sub(SignedDuration::from_mins(5)).unwrap_or(now);
+    let whole = Timestamp::from_second(backdated.as_second()).unwrap_or(backdated);
+    let after_last = holder.not_before.and_then(|last| last.checked_add(second).ok());
+    after_last.map_or(whole, |earliest| whole.max(earliest))
+}
+
+fn certify(
+    world: &World,
+    holder: &Holder,
+    ids: &mut Ids,
+    stamps: Stamps,
+    material: &Material,
+) -> Result<zeroize::Zeroizing<Vec<u8>>, SeedError> {
+    let authority = world
+        .directory
+        .authorities
+        .get(MSI_AUTHORITY)
+        .ok_or(SeedError::Gone { what: "authority of managed identities" })?;
+    let validity = if holder.faults.contains(&Fault::Expired) {
+        past(stamps.validity)
+    } else {
+        stamps.validity
+    };
+    let subject = certificate_subject(holder.client_id);
+    let leaf = Leaf { subject: &subject, serial: ids.uuid(), validity, key: &material.key };
+    let leaf = certificate::issue(MSI_AUTHORITY, authority, &leaf)?;
+    let key = material.decoy.as_ref().unwrap_or(&material.key);
+    bundle::bundle(holder.bundle, key, &[&leaf, &authority.certificate])
+}
+
+/// A validity of the same length that ended a day before the other began.
+fn past(validity: Validity) -> Validity {
+    let day = SignedDuration::from_hours(24);
+    let length = validity.not_before.duration_until(validity.not_after);
+    let not_after = validity.not_before.checked_sub(day).unwrap_or(validity.not_before);
+    Validity { not_before: not_after.checked_sub(length).unwrap_or(not_after), not_after }
+}
+
+/// The common name in the certificates of an identity.
+pub(super) fn certificate_subject(client: ClientId) -> String {
+    client.to_string()
+}
+
+fn secret_version(
+    id: String,
+    value: String,
+    stamps: Stamps,
+    now: Timestamp,
+) -> Version<SecretContent> {
+    let mut attributes = Attributes::new(now);
+    attributes.not_before = Some(stamps.validity.not_before);
+    attributes.expires = Some(stamps.validity.not_after);
+    let tags = BTreeMap::from([
+        ("renew_after".to_owned(), stamps.renew_after.to_string()),
+        ("cannot_renew_after".to_owned(), stamps.cannot_renew_after.to_string()),
+    ]);
+    let content =
+        SecretContent { value: SecretText::new(value), content_type: None, key_version: None };
+    Version { id, attributes, tags, content }
+}

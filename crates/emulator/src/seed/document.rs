@@ -1,0 +1,107 @@
+//! The credential document of a managed identity, as the MSI data plane issues it.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::{SignedDuration, Timestamp};
+use lanyard_vocabulary::{ObjectEncoding, TenantId};
+use serde::Serialize;
+use zeroize::Zeroizing;
+
+use super::SeedError;
+use super::certificate::Validity;
+use super::roster::Holder;
+
+/// `UserAssignedIdentityCredentials` of the MSI data plane, version 2024-01-01: its 13 keys, in
+/// the order in which Go writes them.
+#[derive(Serialize)]
+struct Document<'a> {
+    authentication_endpoint: &'a str,
+    cannot_renew_after: String,
+    client_id: String,
+    client_secret: &'a str,
+    client_secret_url: String,
+    custom_claims: CustomClaims,
+    mtls_authentication_endpoint: String,
+    not_after: String,
+    not_before: String,
+    object_id: String,
+    renew_after: String,
+    resource_id: &'a str,
+    tenant_id: &'a str,
+}
+
+#[derive(Serialize)]
+struct CustomClaims {
+    xms_az_nwperimid: [&'static str; 0],
+    xms_az_tm: &'static str,
+}
+
+/// The four stamps of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamps {
+    /// The validity of the certificate, as the document claims it.
+    pub(super) validity: Validity,
+    /// From when a new one may be asked for.
+    pub(super) renew_after: Timestamp,
+    /// From when no new one is given.
+    pub(super) cannot_renew_after: Timestamp,
+}
+
+impl Stamps {
+    /// The stamps of a certificate of the MSI data plane: 90 days, renewable after half of them.
+    pub(super) fn from(not_before: Timestamp) -> Self {
+        let after = |days: i64| {
+            not_before.checked_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
+        };
+        Self {
+            validity: Validity { not_before, not_after: after(90) },
+            renew_after: after(45),
+            cannot_renew_after: after(180),
+        }
+    }
+}
+
+/// The document as compact JSON. `padding` bytes more than needed, in the query of
+/// `client_secret_url`, which is opaque to everybody but the service.
+pub(super) fn write(
+    holder: &Holder,
+    tenant: &TenantId,
+    bundle: &[u8],
+    stamps: Stamps,
+    padding: usize,
+) -> Result<Zeroizing<Vec<u8>>, SeedError> {
+    let secret = Zeroizing::new(STANDARD.encode(bundle));
+    let mut url = format!(
+        "https://control-{}.identity.azure.net{}/credentials?tid={tenant}&oid={}&aid={}",
+        holder.location, holder.resource_id, holder.object_id, holder.client_id
+    );
+    if padding > 0 {
+        url.push_str("&p=");
+        url.extend(std::iter::repeat_n('0', padding));
+    }
+    let document = Document {
+        authentication_endpoint: &holder.authority_url(),
+        cannot_renew_after: stamps.cannot_renew_after.to_string(),
+        client_id: holder.client_id.to_string(),
+        client_secret: &secret,
+        client_secret_url: url,
+        custom_claims: CustomClaims { xms_az_nwperimid: [], xms_az_tm: "azureinfra" },
+        mtls_authentication_endpoint: format!("https://{}.mtlsauth.microsoft.com/", holder.location),
+        not_after: stamps.validity.not_after.to_string(),
+        not_before: stamps.validity.not_before.to_string(),
+        object_id: holder.object_id.to_string(),
+        renew_after: stamps.renew_after.to_string(),
+        resource_id: holder.resource_id.as_str(),
+        tenant_id: tenant.as_str(),
+    };
+    serde_json::to_vec(&document).map(Zeroizing::new).map_err(SeedError::Document)
+}
+
+/// The text of a vault value with these bytes in an encoding.
+pub(super) fn encode(encoding: ObjectEncoding, bytes: &[u8]) -> String {
+    match encoding {
+        ObjectEncoding::Utf8 => String::from_utf8_lossy(bytes).into_owned(),
+        ObjectEncoding::Hex => hex::encode(bytes),
+        ObjectEncoding::Base64 => STANDARD.encode(bytes),
+    }
+}

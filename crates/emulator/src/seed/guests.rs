@@ -1,0 +1,253 @@
+//! Principals and vault objects for other people's clients: the ways to sign in that no component
+//! uses, and a secret, a certificate and a key that they may read.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use lanyard_vocabulary::{ArmResourceId, ClientId, RoleDefinitionId, SecretName};
+use serde_json::json;
+use uuid::{Uuid, uuid};
+
+use super::certificate::{Leaf, self_signed};
+use super::tenants::years;
+use super::{Bundle, Guests, Seed, SeedError, bundle};
+use crate::call::Ids;
+use crate::directory::{
+    ClientSecret, FederatedCredential, KeyCredential, Principal, PrincipalKind, TrustedIssuer,
+};
+use crate::keys::{RsaKey, SecretText};
+use crate::services::keyvault::{
+    Attributes, CertificateContent, KeyContent, SecretContent, Version,
+};
+use crate::world::World;
+
+/// The keys that guests need: one certificate, one issuer.
+pub(super) const KEYS: usize = 2;
+
+const OWNER: RoleDefinitionId = RoleDefinitionId(uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
+const READER: RoleDefinitionId = RoleDefinitionId(uuid!("acdd72a7-3385-48ef-bd42-f606fba81ae7"));
+const CERTIFICATE_USER: RoleDefinitionId =
+    RoleDefinitionId(uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
+
+/// A name that can never be registered (RFC 6761): nobody else's tokens are trusted by it.
+const ISSUER: &str = "https://issuer.lanyard.test/guests";
+const ISSUER_KEY: &str = "guests-1";
+const SUBJECT: &str = "system:serviceaccount:guests:workload";
+const AUDIENCE: &str = "api://AzureADTokenExchange";
+const SECRET: &str = "guest-secret";
+const CERTIFICATE: &str = "guest-certificate";
+
+/// Why no subject token was made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MintError {
+    /// The world was seeded without guests, so it has no issuer of subject tokens.
+    #[error("the world has no issuer of subject tokens")]
+    NoIssuer,
+    /// The issuer's key could not sign.
+    #[error("the issuer's key could not sign")]
+    Signing,
+}
+
+/// A subject token of the seeded issuer, valid for ten minutes, as a cluster would project it.
+pub(crate) fn mint_federated_token(
+    world: &World,
+    subject: &str,
+    audience: &str,
+    ids: &mut Ids,
+    now: Timestamp,
+) -> Result<SecretText, MintError> {
+    let guests = world.roster.guests.as_ref().ok_or(MintError::NoIssuer)?;
+    let key = world
+        .directory
+        .issuers
+        .get(&guests.issuer)
+        .and_then(|issuer| issuer.keys.get(&guests.key_id))
+        .ok_or(MintError::NoIssuer)?;
+    let header = json!({ "alg": "RS256", "kid": guests.key_id, "typ": "JWT" });
+    let issued = now.as_second();
+    let claims = json!({
+        "iss": guests.issuer,
+        "sub": subject,
+        "aud": [audience],
+        "iat": issued,
+        "nbf": issued,
+        "exp": issued + 600,
+        "jti": ids.uuid(),
+    });
+    let signed = format!(
+        "{}.{}",
+        URL_SAFE_NO_PAD.encode(header.to_string()),
+        URL_SAFE_NO_PAD.encode(claims.to_string())
+    );
+    let signature = key.sign_rs256(signed.as_bytes()).map_err(|_| MintError::Signing)?;
+    Ok(SecretText::new(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))))
+}
+
+impl Seed<'_> {
+    pub(super) fn add_guests(&mut self) -> Result<(), SeedError> {
+        let secret_client = self.add_application("guest-secret");
+        let secret = SecretText::new(format!("{}{}", self.ids.hex32(), self.ids.hex32()));
+        let certificate_client = self.add_application("guest-certificate");
+        let key = self.keys.take()?;
+        let der = self_signed(&Leaf {
+            subject: "guest-certificate",
+            serial: self.ids.uuid(),
+            validity: years(self.now, 1),
+            key: &key,
+        })?;
+        let pem = bundle::bundle(Bundle::Pem, &key, &[&der])?;
+        let certificate = SecretText::new(String::from_utf8_lossy(&pem).into_owned());
+        self.register(secret_client, &secret, certificate_client, &der);
+        let federated_client = self.add_workload()?;
+        self.add_guest_objects(&key, der)?;
+        for client in [secret_client, certificate_client, federated_client] {
+            self.let_in(client, client == secret_client);
+        }
+        self.world.roster.guests = Some(Guests {
+            tenant: self.plan.vault.tenant.clone(),
+            secret_client,
+            secret,
+            certificate_client,
+            certificate,
+            federated_client,
+            issuer: ISSUER.to_owned(),
+            key_id: ISSUER_KEY.to_owned(),
+            subject: SUBJECT.to_owned(),
+            audience: AUDIENCE.to_owned(),
+            vault_host: self.vault_host(&self.plan.vault.name),
+            secret_name: object_name(SECRET)?,
+        });
+        Ok(())
+    }
+
+    fn add_application(&mut self, name: &str) -> ClientId {
+        let client_id = ClientId::from(self.ids.uuid());
+        self.world.directory.principals.push(Principal {
+            object_id: self.ids.uuid(),
+            client_id,
+            tenant: self.plan.vault.tenant.clone(),
+            display_name: name.to_owned(),
+            enabled: true,
+            kind: PrincipalKind::Application { application_object_id: self.ids.uuid() },
+            secrets: Vec::new(),
+            certificates: Vec::new(),
+            subject_name_issuer: None,
+            federated_credentials: Vec::new(),
+        });
+        client_id
+    }
+
+    fn register(
+        &mut self,
+        secret_client: ClientId,
+        secret: &SecretText,
+        certificate_client: ClientId,
+        der: &[u8],
+    ) {
+        let expires = years(self.now, 1).not_after;
+        if let Some(application) = self.world.directory.by_client_mut(secret_client) {
+            application.secrets.push(ClientSecret { text: secret.clone(), expires });
+        }
+        if let Some(application) = self.world.directory.by_client_mut(certificate_client) {
+            application.certificates.push(KeyCredential { certificate: der.to_vec(), expires });
+        }
+    }
+
+    /// A user-assigned identity that tokens of the seeded issuer may stand for.
+    fn add_workload(&mut self) -> Result<ClientId, SeedError> {
+        let client_id = ClientId::from(self.ids.uuid());
+        let resource_id = self.identity_id(&self.platform_group(), "guest-workload");
+        let tenant = self.plan.vault.tenant.clone();
+        self.add_identity(&resource_id, &tenant, client_id);
+        if let Some(principal) = self.world.directory.by_client_mut(client_id) {
+            principal.federated_credentials.push(FederatedCredential {
+                name: "guests".to_owned(),
+                issuer: ISSUER.to_owned(),
+                subject: SUBJECT.to_owned(),
+                audiences: vec![AUDIENCE.to_owned()],
+            });
+        }
+        let keys = BTreeMap::from([(ISSUER_KEY.to_owned(), self.keys.take()?)]);
+        self.world.directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys });
+        Ok(client_id)
+    }
+
+    fn add_guest_objects(&mut self, key: &RsaKey, der: Vec<u8>) -> Result<(), SeedError> {
+        let pfx = bundle::bundle(Bundle::LegacyPkcs12, key, &[&der])?;
+        let validity = years(self.now, 1);
+        let mut attributes = Attributes::new(self.now);
+        let plain_id = self.ids.hex32();
+        let id = self.ids.hex32();
+        let host = self.vault_host(&self.plan.vault.name);
+        let vault =
+            self.world.vaults.at_host_mut(&host).ok_or(SeedError::Gone { what: "vault" })?;
+        let plain = SecretContent {
+            value: SecretText::new("for guests".to_owned()),
+            content_type: Some("text/plain".to_owned()),
+            key_version: None,
+        };
+        let taken = |name: &str| {
+            let secret = object_name(name);
+            let vault = host.clone();
+            move |_| match secret {
+                Ok(secret) => SeedError::SecretDeleted { vault, secret },
+                Err(error) => error,
+            }
+        };
+        vault.secrets.push(SECRET, version(plain_id, attributes, plain)).map_err(taken(SECRET))?;
+        attributes.not_before = Some(validity.not_before);
+        attributes.expires = Some(validity.not_after);
+        let content_type = "application/x-pkcs12".to_owned();
+        let mirrored = SecretContent {
+            value: SecretText::new(STANDARD.encode(&pfx)),
+            content_type: Some(content_type.clone()),
+            key_version: Some(id.clone()),
+        };
+        let certificate = CertificateContent {
+            der,
+            subject: format!("CN={CERTIFICATE}"),
+            secret_type: content_type,
+        };
+        let key = KeyContent { key: key.clone(), managed: true };
+        vault
+            .secrets
+            .push(CERTIFICATE, version(id.clone(), attributes, mirrored))
+            .and_then(|()| vault.keys.push(CERTIFICATE, version(id.clone(), attributes, key)))
+            .and_then(|()| vault.certificates.push(CERTIFICATE, version(id, attributes, certificate)))
+            .map_err(taken(CERTIFICATE))
+    }
+
+    /// Gives a guest the vault objects of the guests and the sight of the managed group; the
+    /// owner gets the subscription instead of the sight.
+    fn let_in(&mut self, client: ClientId, owner: bool) {
+        let Some(object) = self.world.directory.by_client(client).map(|known| known.object_id)
+        else {
+            return;
+        };
+        let subscription = ArmResourceId::subscription_scope(&self.plan.subscription);
+        let (role, scope) =
+            if owner { (OWNER, subscription) } else { (READER, self.managed_group()) };
+        let vault = self.vault_id(&self.plan.vault.name);
+        let grants = [
+            (role, scope),
+            (RoleDefinitionId::KEY_VAULT_SECRETS_USER, vault.child("secrets", SECRET)),
+            (RoleDefinitionId::KEY_VAULT_SECRETS_USER, vault.child("secrets", CERTIFICATE)),
+            (CERTIFICATE_USER, vault.child("certificates", CERTIFICATE)),
+            (CERTIFICATE_USER, vault.child("keys", CERTIFICATE)),
+        ];
+        for (role, scope) in grants {
+            let name: Uuid = self.ids.uuid();
+            self.assign(name, role, object, scope.into());
+        }
+    }
+}
+
+fn version<T>(id: String, attributes: Attributes, content: T) -> Version<T> {
+    Version { id, attributes, tags: BTreeMap::new(), content }
+}
+
+fn object_name(name: &str) -> Result<SecretName, SeedError> {
+    name.parse().map_err(|_| SeedError::Gone { what: "guest object with a valid name" })
+}

@@ -1,0 +1,200 @@
+//! Subscription, resource groups and the resources that the components' first requests read.
+
+use lanyard_vocabulary::ArmResourceId;
+use serde_json::{Value, json};
+
+use super::Seed;
+use crate::services::arm::{RESOURCE_GROUP, Resource, Subscription};
+
+/// The resource group of the platform: vaults, and the identity of the node.
+const PLATFORM_GROUP: &str = "platform";
+
+impl Seed<'_> {
+    pub(super) fn add_landscape(&mut self) {
+        let plan = self.plan;
+        if self.world.resources.subscription(plan.subscription.as_str()).is_none() {
+            self.world.resources.subscriptions.push(Subscription {
+                id: plan.subscription.clone(),
+                tenant: plan.tenant.clone(),
+                name: "lanyard".to_owned(),
+            });
+        }
+        let groups = [
+            self.managed_group(),
+            self.group_of(&plan.vnet_id),
+            self.group_of(&plan.security_group_id),
+            self.dns_group(),
+            self.platform_group(),
+        ];
+        for group in groups {
+            let body = json!({ "location": plan.location, "properties": { "provisioningState": "Succeeded" } });
+            let group = Resource::new(group.into(), RESOURCE_GROUP, body, self.now);
+            if self.world.resources.resource(&group.id).is_none() {
+                self.world.resources.store(group);
+            }
+        }
+        self.add_network();
+        self.add_machines();
+        self.add_storage();
+        self.add_dns();
+    }
+
+    /// The resource group of machines and disks.
+    pub(super) fn managed_group(&self) -> ArmResourceId {
+        self.group(&self.plan.managed_resource_group)
+    }
+
+    /// The resource group of the public DNS zone.
+    pub(super) fn dns_group(&self) -> ArmResourceId {
+        self.group(&self.plan.dns_zone.resource_group)
+    }
+
+    /// The resource group of the platform.
+    pub(super) fn platform_group(&self) -> ArmResourceId {
+        self.group(PLATFORM_GROUP)
+    }
+
+    /// The resource group that a network resource of the plan is in.
+    pub(super) fn group_of(&self, id: &ArmResourceId) -> ArmResourceId {
+        self.group(id.resource_group().unwrap_or(PLATFORM_GROUP))
+    }
+
+    fn group(&self, name: &str) -> ArmResourceId {
+        ArmResourceId::subscription_scope(&self.plan.subscription).child("resourceGroups", name)
+    }
+
+    fn add_network(&mut self) {
+        let plan = self.plan;
+        let prefix = "10.0.0.0/16";
+        let subnet = json!({
+            "id": plan.subnet_id,
+            "name": plan.subnet_id.name(),
+            "type": "Microsoft.Network/virtualNetworks/subnets",
+            "properties": {
+                "addressPrefix": "10.0.0.0/24",
+                "networkSecurityGroup": { "id": plan.security_group_id },
+                "provisioningState": "Succeeded",
+            },
+        });
+        self.add(
+            plan.security_group_id.clone(),
+            json!({ "securityRules": [], "subnets": [{ "id": plan.subnet_id }] }),
+        );
+        self.add(
+            plan.vnet_id.clone(),
+            json!({ "addressSpace": { "addressPrefixes": [prefix] }, "subnets": [subnet] }),
+        );
+        self.add(
+            plan.subnet_id.clone(),
+            json!({
+                "addressPrefix": "10.0.0.0/24",
+                "networkSecurityGroup": { "id": plan.security_group_id },
+            }),
+        );
+        let balancer = self
+            .managed_group()
+            .provider("Microsoft.Network/loadBalancers", plan.infra_id.as_str());
+        let pool = balancer.child("backendAddressPools", plan.infra_id.as_str());
+        self.add(
+            balancer,
+            json!({
+                "frontendIPConfigurations": [],
+                "backendAddressPools": [{ "id": pool, "name": plan.infra_id }],
+            }),
+        );
+        let nic = format!("{}-worker-0-nic", plan.infra_id);
+        let nic = self.managed_group().provider("Microsoft.Network/networkInterfaces", &nic);
+        self.add(
+            nic,
+            json!({
+                "ipConfigurations": [{
+                    "name": "pipConfig",
+                    "properties": {
+                        "primary": true,
+                        "privateIPAddress": "10.0.0.4",
+                        "subnet": { "id": plan.subnet_id },
+                    },
+                }],
+            }),
+        );
+    }
+
+    fn add_machines(&mut self) {
+        let name = format!("{}-worker-0", self.plan.infra_id);
+        let group = self.managed_group();
+        let disk = group.provider("Microsoft.Compute/disks", &format!("{name}_OSDisk"));
+        let nic = group.provider("Microsoft.Network/networkInterfaces", &format!("{name}-nic"));
+        let machine = group.provider("Microsoft.Compute/virtualMachines", &name);
+        self.add(disk.clone(), json!({ "diskSizeGB": 120, "diskState": "Attached" }));
+        self.add(
+            machine,
+            json!({
+                "hardwareProfile": { "vmSize": "Standard_D4s_v5" },
+                "storageProfile": { "osDisk": { "managedDisk": { "id": disk } } },
+                "networkProfile": { "networkInterfaces": [{ "id": nic }] },
+            }),
+        );
+    }
+
+    fn add_storage(&mut self) {
+        // Account names: 3 to 24 lower-case letters and digits.
+        let letters = self.plan.infra_id.as_str().chars().filter(char::is_ascii_alphanumeric);
+        let name: String =
+            "registry".chars().chain(letters).take(24).map(|c| c.to_ascii_lowercase()).collect();
+        let account = self.managed_group().provider("Microsoft.Storage/storageAccounts", &name);
+        self.add(
+            account.clone(),
+            json!({
+                "allowBlobPublicAccess": false,
+                "supportsHttpsTrafficOnly": true,
+                "primaryEndpoints": { "blob": format!("https://{name}.blob.core.windows.net/") },
+            }),
+        );
+        let blobs = account.child("blobServices", "default");
+        self.add(blobs.child("containers", "image-registry"), json!({ "publicAccess": "None" }));
+        let files = account.child("fileServices", "default");
+        self.add(files.child("shares", "volumes"), json!({ "shareQuota": 100 }));
+    }
+
+    fn add_dns(&mut self) {
+        let (zone, plan) = (self.plan.dns_zone.name.clone(), self.plan);
+        let public = self.dns_group().provider("Microsoft.Network/dnsZones", &zone);
+        self.add_global(public, json!({ "nameServers": ["ns1-01.azure-dns.com."], "zoneType": "Public" }));
+        let private = format!("{}.{zone}", plan.infra_id);
+        let private = self.managed_group().provider("Microsoft.Network/privateDnsZones", &private);
+        self.add_global(private.clone(), json!({ "numberOfRecordSets": 2 }));
+        let record = json!({ "ttl": 30, "aRecords": [{ "ipv4Address": "10.0.0.4" }] });
+        self.add_record(private.child("A", "*.apps"), record);
+    }
+
+    /// A resource in the region of the plan.
+    fn add(&mut self, id: ArmResourceId, properties: Value) {
+        let location = self.plan.location.clone();
+        self.store(id, json!({ "location": location, "properties": properties }));
+    }
+
+    /// A resource that no region has.
+    fn add_global(&mut self, id: ArmResourceId, properties: Value) {
+        self.store(id, json!({ "location": "global", "properties": properties }));
+    }
+
+    fn add_record(&mut self, id: ArmResourceId, properties: Value) {
+        self.store(id, json!({ "properties": properties }));
+    }
+
+    /// Stores a resource as provisioned; one that exists is left as it is.
+    pub(super) fn store(&mut self, id: ArmResourceId, body: Value) {
+        let mut body = body;
+        body["properties"]["provisioningState"] = json!("Succeeded");
+        self.store_without_state(id, body);
+    }
+
+    /// Stores a resource of a type that has no provisioning state.
+    pub(super) fn store_without_state(&mut self, id: ArmResourceId, body: Value) {
+        let kind = id.resource_type().unwrap_or_default();
+        let resource = Resource::new(id.into(), &kind, body, self.now);
+        if self.world.resources.resource(&resource.id).is_none() {
+            self.world.resources.store(resource);
+        }
+    }
+}

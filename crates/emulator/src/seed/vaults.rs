@@ -1,0 +1,83 @@
+//! The vaults: that of the credentials, and that of the encryption key if it is another one.
+
+use std::collections::BTreeMap;
+
+use lanyard_vocabulary::{ArmResourceId, SecretName, TenantId, VaultName};
+use serde_json::json;
+
+use super::{Seed, SeedError};
+use crate::services::keyvault::{Attributes, KeyContent, Vault, VaultSettings, Version};
+
+impl Seed<'_> {
+    pub(super) fn add_vaults(&mut self) -> Result<(), SeedError> {
+        let vault = &self.plan.vault;
+        self.add_vault(&vault.name, &vault.tenant);
+        let Some(key) = &self.plan.kms_key else { return Ok(()) };
+        self.add_vault(&key.vault, &self.plan.tenant);
+        let id = key.version.clone().unwrap_or_else(|| self.ids.hex32());
+        self.add_key(&key.vault, &key.name, id)
+    }
+
+    fn add_vault(&mut self, name: &VaultName, tenant: &TenantId) {
+        let host = self.vault_host(name);
+        if self.world.vaults.at_host(&host).is_some() {
+            return;
+        }
+        let (plan, resource_id) = (self.plan, self.vault_id(name));
+        let settings = VaultSettings {
+            tenant: tenant.clone(),
+            rbac: true,
+            access_policies: Vec::new(),
+            retention_days: 90,
+        };
+        let body = json!({
+            "location": plan.location,
+            "properties": {
+                "tenantId": tenant,
+                "sku": { "family": "A", "name": "standard" },
+                "accessPolicies": [],
+                "enableRbacAuthorization": true,
+                "enableSoftDelete": true,
+                "softDeleteRetentionInDays": settings.retention_days,
+                "vaultUri": format!("https://{host}/"),
+            },
+        });
+        self.store(resource_id.clone(), body);
+        self.world.vaults.insert(Vault::new(
+            name.clone(),
+            host,
+            resource_id.into(),
+            plan.location.clone(),
+            settings,
+        ));
+    }
+
+    pub(super) fn add_key(
+        &mut self,
+        vault: &VaultName,
+        name: &SecretName,
+        id: String,
+    ) -> Result<(), SeedError> {
+        let content = KeyContent { key: self.keys.take()?, managed: false };
+        let version =
+            Version { id, attributes: Attributes::new(self.now), tags: BTreeMap::new(), content };
+        let host = self.vault_host(vault);
+        let vault =
+            self.world.vaults.at_host_mut(&host).ok_or(SeedError::Gone { what: "vault" })?;
+        vault
+            .keys
+            .push(name.as_str(), version)
+            .map_err(|_| SeedError::SecretDeleted { vault: host, secret: name.clone() })
+    }
+
+    /// The host name of a vault.
+    pub(super) fn vault_host(&self, name: &VaultName) -> String {
+        let suffix = self.plan.cloud.endpoints().map_or("vault.azure.net", |e| e.vault_suffix);
+        format!("{name}.{suffix}").to_ascii_lowercase()
+    }
+
+    /// The Azure resource of a vault.
+    pub(super) fn vault_id(&self, name: &VaultName) -> ArmResourceId {
+        self.platform_group().provider("Microsoft.KeyVault/vaults", name.as_str())
+    }
+}

@@ -1,0 +1,206 @@
+//! What Azure Resource Manager stores: resource groups and resources, as they were given.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use jiff::Timestamp;
+use lanyard_vocabulary::{SubscriptionId, TenantId};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::authorization::AccessScope;
+
+/// The type of a resource group.
+pub(crate) const RESOURCE_GROUP: &str = "Microsoft.Resources/resourceGroups";
+
+/// Everything that Azure Resource Manager stores, by id without regard to case.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Resources {
+    /// The subscriptions.
+    pub(crate) subscriptions: Vec<Subscription>,
+    by_id: BTreeMap<String, Resource>,
+}
+
+/// A subscription.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Subscription {
+    /// The id.
+    pub(crate) id: SubscriptionId,
+    /// The tenant that it trusts.
+    pub(crate) tenant: TenantId,
+    /// The display name.
+    pub(crate) name: String,
+}
+
+/// A resource group or a resource.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Resource {
+    /// The id as its creator wrote it.
+    pub(crate) id: AccessScope,
+    /// The type, such as `Microsoft.Network/virtualNetworks/subnets`.
+    pub(crate) kind: String,
+    /// The fields beside `id`, `name` and `type`, as they were given.
+    pub(crate) body: Map<String, Value>,
+    /// When it was created.
+    pub(crate) created: Timestamp,
+    /// When it was written last.
+    pub(crate) changed: Timestamp,
+}
+
+impl Resource {
+    /// A new resource.
+    pub(crate) fn new(id: AccessScope, kind: &str, body: Value, now: Timestamp) -> Self {
+        let body = match body {
+            Value::Object(body) => body,
+            _ => Map::new(),
+        };
+        Self { id, kind: kind.to_owned(), body, created: now, changed: now }
+    }
+
+    /// The last segment of the id.
+    pub(crate) fn name(&self) -> &str {
+        self.id.as_str().rsplit('/').next().unwrap_or_default()
+    }
+
+    /// The resource as replies show it.
+    pub(crate) fn wire(&self) -> Value {
+        let mut wire = self.body.clone();
+        wire.insert("id".to_owned(), json!(self.id.as_str()));
+        wire.insert("name".to_owned(), json!(self.name()));
+        wire.insert("type".to_owned(), json!(self.kind));
+        if self.kind != RESOURCE_GROUP {
+            wire.entry("systemData").or_insert_with(|| {
+                json!({
+                    "createdAt": self.created.to_string(),
+                    "lastModifiedAt": self.changed.to_string(),
+                })
+            });
+        }
+        Value::Object(wire)
+    }
+
+    /// A property, if the resource has it.
+    pub(crate) fn property(&self, name: &str) -> Option<&Value> {
+        self.body.get("properties")?.get(name)
+    }
+
+    /// Sets a property.
+    pub(crate) fn set_property(&mut self, name: &str, value: Value) {
+        let properties = self.body.entry("properties").or_insert(Value::Null);
+        if !properties.is_object() {
+            *properties = json!({});
+        }
+        properties[name] = value;
+    }
+}
+
+fn key(scope: &AccessScope) -> String {
+    scope.as_str().to_ascii_lowercase()
+}
+
+impl Resources {
+    /// The subscription with this id.
+    pub(crate) fn subscription(&self, id: &str) -> Option<&Subscription> {
+        self.subscriptions.iter().find(|known| known.id.as_str().eq_ignore_ascii_case(id))
+    }
+
+    /// A resource.
+    pub(crate) fn resource(&self, id: &AccessScope) -> Option<&Resource> {
+        self.by_id.get(&key(id))
+    }
+
+    /// Stores a resource. One that exists keeps its id, its type and its time of creation.
+    pub(crate) fn store(&mut self, resource: Resource) -> Stored {
+        match self.by_id.get_mut(&key(&resource.id)) {
+            Some(held) => {
+                held.body = resource.body;
+                held.changed = resource.changed;
+                Stored::Replaced
+            }
+            None => {
+                self.by_id.insert(key(&resource.id), resource);
+                Stored::Created
+            }
+        }
+    }
+
+    /// A resource, to change.
+    pub(crate) fn resource_mut(&mut self, id: &AccessScope) -> Option<&mut Resource> {
+        self.by_id.get_mut(&key(id))
+    }
+
+    /// The resources of a type at or below a scope, in the order of their ids.
+    pub(crate) fn below(&self, scope: &AccessScope, kind: &str) -> impl Iterator<Item = &Resource> {
+        self.within(scope).filter(move |resource| resource.kind.eq_ignore_ascii_case(kind))
+    }
+
+    /// Everything at or below a scope.
+    pub(crate) fn within(&self, scope: &AccessScope) -> impl Iterator<Item = &Resource> {
+        let scope = scope.clone();
+        let start = key(&scope);
+        self.by_id
+            .range((Bound::Included(start.clone()), Bound::Unbounded))
+            .take_while(move |(id, _)| id.starts_with(&start))
+            .map(|(_, resource)| resource)
+            .filter(move |resource| scope.contains(&resource.id))
+    }
+
+    /// Removes a resource with everything below it, and returns what was removed.
+    pub(crate) fn remove(&mut self, id: &AccessScope) -> Vec<Resource> {
+        let doomed: Vec<_> = self.within(id).map(|resource| key(&resource.id)).collect();
+        doomed.iter().filter_map(|id| self.by_id.remove(id)).collect()
+    }
+}
+
+/// What storing a resource did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// It is new.
+    Created,
+    /// It replaced one of the same id.
+    Replaced,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(text: &str) -> AccessScope {
+        text.parse().unwrap()
+    }
+
+    fn store(resources: &mut Resources, id: &str, kind: &str) -> Stored {
+        resources.store(Resource::new(scope(id), kind, json!({}), Timestamp::UNIX_EPOCH))
+    }
+
+    #[test]
+    fn the_case_of_the_creator_stays_and_any_case_finds_it() {
+        let mut resources = Resources::default();
+        assert_eq!(store(&mut resources, "/subscriptions/s/resourceGroups/RG", RESOURCE_GROUP), Stored::Created);
+        assert_eq!(store(&mut resources, "/subscriptions/s/resourcegroups/rg", RESOURCE_GROUP), Stored::Replaced);
+        let found = resources.resource(&scope("/SUBSCRIPTIONS/s/resourceGroups/rg")).unwrap();
+        assert_eq!(found.id.as_str(), "/subscriptions/s/resourceGroups/RG");
+        assert_eq!(found.name(), "RG");
+    }
+
+    #[test]
+    fn removing_a_group_removes_what_is_in_it_and_no_neighbour() {
+        let mut resources = Resources::default();
+        for group in ["rg1", "rg10", "rg1-x"] {
+            let id = format!("/subscriptions/s/resourceGroups/{group}");
+            store(&mut resources, &id, RESOURCE_GROUP);
+            store(&mut resources, &format!("{id}/providers/A.B/c/d"), "A.B/c");
+        }
+        assert_eq!(resources.remove(&scope("/subscriptions/s/resourceGroups/RG1")).len(), 2);
+        let left: Vec<_> =
+            resources.below(&scope("/subscriptions/s"), "a.b/C").map(|r| r.id.as_str()).collect();
+        assert_eq!(
+            left,
+            [
+                "/subscriptions/s/resourceGroups/rg1-x/providers/A.B/c/d",
+                "/subscriptions/s/resourceGroups/rg10/providers/A.B/c/d"
+            ]
+        );
+    }
+}

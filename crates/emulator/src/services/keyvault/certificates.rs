@@ -1,0 +1,53 @@
+//! Certificates, to read. Each has a key and a secret of the same name and version.
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+use super::kind::{GET_CERTIFICATE, LIST_CERTIFICATES, ObjectKind, Right};
+use super::objects::{Kept, attributes, object_id, version_id};
+use super::shelf::{Shelf, Version};
+use super::vault::{CertificateContent, Vault};
+
+impl Kept for CertificateContent {
+    const KIND: ObjectKind = ObjectKind::Certificate;
+    const GET: Right = GET_CERTIFICATE;
+    const LIST: Right = LIST_CERTIFICATES;
+
+    fn shelf(vault: &Vault) -> &Shelf<Self> {
+        &vault.certificates
+    }
+
+    fn bundle(vault: &Vault, name: &str, version: &Version<Self>) -> Value {
+        let (url, id) = (vault.url(), &version.id);
+        let content = &version.content;
+        let mut bundle = Self::item(version_id(vault, name, version), vault, version);
+        bundle["kid"] = json!(format!("{url}/keys/{name}/{id}"));
+        bundle["sid"] = json!(format!("{url}/secrets/{name}/{id}"));
+        bundle["cer"] = json!(STANDARD.encode(&content.der));
+        bundle["contentType"] = json!(content.secret_type);
+        bundle["policy"] = json!({
+            "id": format!("{}/policy", object_id::<Self>(vault, name)),
+            "key_props": { "exportable": true, "kty": "RSA", "key_size": 2048, "reuse_key": false },
+            "secret_props": { "contentType": content.secret_type },
+            "x509_props": { "subject": content.subject },
+            "issuer": { "name": "Unknown" },
+        });
+        bundle
+    }
+
+    fn item(id: String, vault: &Vault, version: &Version<Self>) -> Value {
+        let thumbprint = digest(&SHA1_FOR_LEGACY_USE_ONLY, &version.content.der);
+        let mut item = json!({
+            "id": id,
+            "x5t": URL_SAFE_NO_PAD.encode(thumbprint),
+            "subject": version.content.subject,
+            "attributes": attributes(version.attributes, vault),
+        });
+        if !version.tags.is_empty() {
+            item["tags"] = json!(version.tags);
+        }
+        item
+    }
+}

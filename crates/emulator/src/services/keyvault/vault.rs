@@ -1,0 +1,197 @@
+//! Vaults and what they hold.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use lanyard_vocabulary::{TenantId, VaultName};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::shelf::Shelf;
+use crate::authorization::AccessScope;
+use crate::keys::{RsaKey, SecretText};
+
+/// The content of the vaults, by host name.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Vaults {
+    by_host: BTreeMap<String, Vault>,
+    /// Deleted vaults that can be recovered: their names stay taken.
+    pub(crate) deleted: BTreeMap<String, DeletedVault>,
+}
+
+/// A vault that was deleted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct DeletedVault {
+    /// The vault as it was.
+    pub(crate) vault: Vault,
+    /// When it was deleted.
+    pub(crate) at: Timestamp,
+}
+
+/// A vault: the data plane of a `Microsoft.KeyVault/vaults` resource.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Vault {
+    /// The name.
+    pub(crate) name: VaultName,
+    /// The host name, in lower case.
+    pub(crate) host: String,
+    /// The Azure resource: the scope of its rights.
+    pub(crate) resource_id: AccessScope,
+    /// The region.
+    pub(crate) location: String,
+    /// What the Azure resource says.
+    pub(crate) settings: VaultSettings,
+    /// Secrets.
+    pub(crate) secrets: Shelf<SecretContent>,
+    /// Keys.
+    pub(crate) keys: Shelf<KeyContent>,
+    /// Certificates.
+    pub(crate) certificates: Shelf<CertificateContent>,
+}
+
+/// The properties of the Azure resource that decide what the data plane does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VaultSettings {
+    /// The tenant whose tokens are accepted.
+    pub(crate) tenant: TenantId,
+    /// `enableRbacAuthorization`: roles decide; otherwise access policies do, and only they.
+    pub(crate) rbac: bool,
+    /// The access policies.
+    pub(crate) access_policies: Vec<AccessPolicy>,
+    /// `softDeleteRetentionInDays`: 7 to 90.
+    pub(crate) retention_days: u16,
+}
+
+/// What an access policy gives to a principal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AccessPolicy {
+    /// The tenant of the principal.
+    pub(crate) tenant_id: TenantId,
+    /// The object id of the principal.
+    pub(crate) object_id: Uuid,
+    /// What it may do.
+    #[serde(default)]
+    pub(crate) permissions: Permissions,
+}
+
+/// The permissions of an access policy, such as `get` and `list`, in any case.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Permissions {
+    /// On secrets.
+    pub(crate) secrets: Vec<String>,
+    /// On keys.
+    pub(crate) keys: Vec<String>,
+    /// On certificates.
+    pub(crate) certificates: Vec<String>,
+}
+
+/// What a version of a secret holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct SecretContent {
+    /// The value.
+    pub(crate) value: SecretText,
+    /// The content type, free text.
+    pub(crate) content_type: Option<String>,
+    /// The version of the key behind it, if a certificate made this secret.
+    pub(crate) key_version: Option<String>,
+}
+
+/// What a version of a key holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct KeyContent {
+    /// The key.
+    pub(crate) key: RsaKey,
+    /// Whether a certificate made this key.
+    pub(crate) managed: bool,
+}
+
+/// What a version of a certificate holds; its secret and its key have the same name and version.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct CertificateContent {
+    /// The certificate, DER.
+    pub(crate) der: Vec<u8>,
+    /// The subject.
+    pub(crate) subject: String,
+    /// The content type of its secret.
+    pub(crate) secret_type: String,
+}
+
+impl Vaults {
+    /// The vault of a host name in lower case.
+    pub(crate) fn at_host(&self, host: &str) -> Option<&Vault> {
+        self.by_host.get(host)
+    }
+
+    /// The vault of a host name in lower case, to change.
+    pub(crate) fn at_host_mut(&mut self, host: &str) -> Option<&mut Vault> {
+        self.by_host.get_mut(host)
+    }
+
+    /// The vault of an Azure resource.
+    pub(crate) fn of_resource(&self, resource: &AccessScope) -> Option<&Vault> {
+        self.by_host.values().find(|vault| vault.resource_id == *resource)
+    }
+
+    /// The vault of an Azure resource, to change.
+    pub(crate) fn of_resource_mut(&mut self, resource: &AccessScope) -> Option<&mut Vault> {
+        self.by_host.values_mut().find(|vault| vault.resource_id == *resource)
+    }
+
+    /// Adds a vault.
+    pub(crate) fn insert(&mut self, vault: Vault) -> &mut Vault {
+        let host = vault.host.clone();
+        self.by_host.entry(host).insert_entry(vault).into_mut()
+    }
+
+    /// Removes the vault of a host name.
+    pub(crate) fn remove(&mut self, host: &str) -> Option<Vault> {
+        self.by_host.remove(host)
+    }
+
+    /// Every vault, by host name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Vault> {
+        self.by_host.values()
+    }
+}
+
+impl Vault {
+    /// An empty vault.
+    pub(crate) fn new(
+        name: VaultName,
+        host: String,
+        resource_id: AccessScope,
+        location: String,
+        settings: VaultSettings,
+    ) -> Self {
+        Self {
+            name,
+            host,
+            resource_id,
+            location,
+            settings,
+            secrets: Shelf::default(),
+            keys: Shelf::default(),
+            certificates: Shelf::default(),
+        }
+    }
+
+    /// The base of the ids of its objects, without a trailing slash.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}", self.host)
+    }
+
+    /// How long deleted objects can be recovered.
+    pub(crate) fn retention(&self) -> SignedDuration {
+        SignedDuration::from_hours(24 * i64::from(self.settings.retention_days))
+    }
+
+    /// Removes what was to be purged by `now`.
+    pub(crate) fn sweep(&mut self, now: Timestamp) {
+        self.secrets.sweep(now);
+        self.keys.sweep(now);
+        self.certificates.sweep(now);
+    }
+}
