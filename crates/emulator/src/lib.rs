@@ -30,7 +30,10 @@ mod token;
 mod world;
 
 pub use authority::AuthorityError;
+pub use drill::{Drill, Fault, ParseFaultError};
 pub use emulator::{Builder, Emulator, StartError};
 pub use ledger::LedgerEntry;
-pub use seed::{SeedError, WorldPlan};
+pub use seed::{
+    Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, SeedError, VaultPlan, WorldPlan,
+};
 pub use store::StoreError;

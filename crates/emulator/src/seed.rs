@@ -23,10 +23,8 @@ use lanyard_vocabulary::{Component, SecretName};
 use credential::certificate_subject;
 pub(crate) use credential::{Issued, issue_certificate};
 pub(crate) use guests::{MintError, mint_federated_token};
-pub use plan::{
-    Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, VaultPlan, WorldPlan,
-};
 pub(crate) use plan::component_name;
+pub use plan::{Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, VaultPlan, WorldPlan};
 pub(crate) use roster::{Guests, Holder, Roster};
 
 use crate::call::Ids;
@@ -74,7 +72,9 @@ pub enum SeedError {
         component: Component,
     },
     /// The vault does not take the secret.
-    #[error("the vault `{vault}` does not take the secret `{secret}`: it is deleted and not purged")]
+    #[error(
+        "the vault `{vault}` does not take the secret `{secret}`: it is deleted and not purged"
+    )]
     SecretDeleted {
         /// The host name of the vault.
         vault: String,

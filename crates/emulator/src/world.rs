@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::authorization::Authorization;
 use crate::directory::Directory;
 use crate::faults::Faults;
+use crate::seed::Roster;
 use crate::services::arm::Resources;
 use crate::services::imds::Imds;
 use crate::services::keyvault::Vaults;
@@ -29,6 +30,8 @@ pub(crate) struct World {
     pub(crate) vaults: Vaults,
     /// Which identities the metadata service answers for.
     pub(crate) imds: Imds,
+    /// Who holds what, for rotation and drills.
+    pub(crate) roster: Roster,
     /// Faults to inject.
     pub(crate) faults: Faults,
 }

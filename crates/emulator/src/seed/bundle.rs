@@ -71,7 +71,7 @@ fn pkcs12(
         .collect::<Result<_, _>>()
         .map_err(SeedError::Pkcs12)?;
     let mut store = KeyStore::new();
-    let entry = KeyStoreEntry::PrivateKeyChain(PrivateKeyChain::new([1], key, certificates));
+    let entry = KeyStoreEntry::PrivateKeyChain(PrivateKeyChain::new(vec![1], key, certificates));
     store.add_entry("credential", entry);
     store
         .writer("")

@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyUsagePurpose, PKCS_RSA_SHA256, PublicKeyData, SerialNumber, SignatureAlgorithm,
-    SigningKey, date_time_ymd,
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyUsagePurpose,
+    PKCS_RSA_SHA256, PublicKeyData, SerialNumber, SignatureAlgorithm, SigningKey,
 };
 use uuid::Uuid;
 
 use super::SeedError;
+use crate::certificates::{common_name, set_validity};
 use crate::directory::CertificateAuthority;
 use crate::keys::RsaKey;
 
@@ -43,7 +43,7 @@ pub(super) fn make_authority(
 ) -> Result<CertificateAuthority, SeedError> {
     let mut params = authority_params(name);
     params.serial_number = Some(SerialNumber::from_slice(serial.as_bytes()));
-    set_validity(&mut params, validity);
+    set_validity(&mut params, validity.not_before, validity.not_after);
     let signer = Signer::new(&key)?;
     let certificate = params.self_signed(&signer).map_err(SeedError::Certificate)?;
     Ok(CertificateAuthority { certificate: certificate.der().to_vec(), key })
@@ -77,7 +77,7 @@ fn leaf_params(leaf: &Leaf<'_>) -> CertificateParams {
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.use_authority_key_identifier_extension = true;
-    set_validity(&mut params, leaf.validity);
+    set_validity(&mut params, leaf.validity.not_before, leaf.validity.not_after);
     params
 }
 
@@ -87,22 +87,6 @@ fn authority_params(name: &str) -> CertificateParams {
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
-}
-
-fn common_name(name: &str) -> DistinguishedName {
-    let mut distinguished = DistinguishedName::new();
-    distinguished.push(DnType::CommonName, name);
-    distinguished
-}
-
-fn set_validity(params: &mut CertificateParams, validity: Validity) {
-    // rcgen takes dates of the `time` crate: count from 1970, which every stamp here is after.
-    let date = |stamp: Timestamp| {
-        let seconds = u64::try_from(stamp.as_second()).unwrap_or(0);
-        date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(seconds)
-    };
-    params.not_before = date(validity.not_before);
-    params.not_after = date(validity.not_after);
 }
 
 /// A key of the world as rcgen wants it.

@@ -58,8 +58,7 @@ pub(crate) fn issue_certificate(
     let holder = world.roster.holder(component).ok_or(SeedError::NoIdentity { component })?;
     let decoy = holder.has_wrong_key();
     let generate = || RsaKey::generate().map_err(|_| SeedError::Key { step: "generated" });
-    let material =
-        Material { key: generate()?, decoy: decoy.then(generate).transpose()?, padding };
+    let material = Material { key: generate()?, decoy: decoy.then(generate).transpose()?, padding };
     issue(world, component, ids, now, &material)
 }
 
@@ -75,8 +74,7 @@ pub(super) fn issue(
         world.roster.holder(component).cloned().ok_or(SeedError::NoIdentity { component })?;
     let stamps = Stamps::from(next_not_before(&holder, now));
     let bundle = certify(world, &holder, ids, stamps, material)?;
-    let text =
-        document::write(&holder, &holder.tenant, &bundle, stamps, material.padding)?;
+    let text = document::write(&holder, &holder.tenant, &bundle, stamps, material.padding)?;
     let value = document::encode(holder.stored_encoding(), &text);
     let bytes = value.len();
     if bytes > MAX_VALUE_BYTES {
@@ -84,10 +82,8 @@ pub(super) fn issue(
     }
     let id = ids.hex32();
     let version = secret_version(id.clone(), value, stamps, now);
-    let vault = world
-        .vaults
-        .at_host_mut(&holder.vault_host)
-        .ok_or(SeedError::Gone { what: "vault" })?;
+    let vault =
+        world.vaults.at_host_mut(&holder.vault_host).ok_or(SeedError::Gone { what: "vault" })?;
     vault.secrets.push(holder.secret_name.as_str(), version).map_err(|_| {
         SeedError::SecretDeleted {
             vault: holder.vault_host.clone(),

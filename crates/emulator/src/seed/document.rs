@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use lanyard_vocabulary::{ObjectEncoding, TenantId};
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 use super::SeedError;
 use super::certificate::Validity;
 use super::roster::Holder;
+use crate::certificates::days_after;
 
 /// `UserAssignedIdentityCredentials` of the MSI data plane, version 2024-01-01: its 13 keys, in
 /// the order in which Go writes them.
@@ -50,9 +51,7 @@ pub(super) struct Stamps {
 impl Stamps {
     /// The stamps of a certificate of the MSI data plane: 90 days, renewable after half of them.
     pub(super) fn from(not_before: Timestamp) -> Self {
-        let after = |days: i64| {
-            not_before.checked_add(SignedDuration::from_hours(24 * days)).unwrap_or(Timestamp::MAX)
-        };
+        let after = |days| days_after(not_before, days);
         Self {
             validity: Validity { not_before, not_after: after(90) },
             renew_after: after(45),
@@ -86,7 +85,10 @@ pub(super) fn write(
         client_secret: &secret,
         client_secret_url: url,
         custom_claims: CustomClaims { xms_az_nwperimid: [], xms_az_tm: "azureinfra" },
-        mtls_authentication_endpoint: format!("https://{}.mtlsauth.microsoft.com/", holder.location),
+        mtls_authentication_endpoint: format!(
+            "https://{}.mtlsauth.microsoft.com/",
+            holder.location
+        ),
         not_after: stamps.validity.not_after.to_string(),
         not_before: stamps.validity.not_before.to_string(),
         object_id: holder.object_id.to_string(),

@@ -215,7 +215,9 @@ impl Seed<'_> {
             .secrets
             .push(CERTIFICATE, version(id.clone(), attributes, mirrored))
             .and_then(|()| vault.keys.push(CERTIFICATE, version(id.clone(), attributes, key)))
-            .and_then(|()| vault.certificates.push(CERTIFICATE, version(id, attributes, certificate)))
+            .and_then(|()| {
+                vault.certificates.push(CERTIFICATE, version(id, attributes, certificate))
+            })
             .map_err(taken(CERTIFICATE))
     }
 

@@ -26,7 +26,13 @@ impl Seed<'_> {
             let key = self.keys.take()?;
             let decoy = self.world.roster.holder(component).is_some_and(Holder::has_wrong_key);
             let decoy = decoy.then(|| self.keys.take()).transpose()?;
-            credential::issue(self.world, component, self.ids, self.now, &credential::Material { key, decoy, padding: 0 })?;
+            credential::issue(
+                self.world,
+                component,
+                self.ids,
+                self.now,
+                &credential::Material { key, decoy, padding: 0 },
+            )?;
         }
         Ok(())
     }

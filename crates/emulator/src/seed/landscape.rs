@@ -159,7 +159,10 @@ impl Seed<'_> {
     fn add_dns(&mut self) {
         let (zone, plan) = (self.plan.dns_zone.name.clone(), self.plan);
         let public = self.dns_group().provider("Microsoft.Network/dnsZones", &zone);
-        self.add_global(public, json!({ "nameServers": ["ns1-01.azure-dns.com."], "zoneType": "Public" }));
+        self.add_global(
+            public,
+            json!({ "nameServers": ["ns1-01.azure-dns.com."], "zoneType": "Public" }),
+        );
         let private = format!("{}.{zone}", plan.infra_id);
         let private = self.managed_group().provider("Microsoft.Network/privateDnsZones", &private);
         self.add_global(private.clone(), json!({ "numberOfRecordSets": 2 }));

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use lanyard_vocabulary::{
-    ArmResourceId, ClientId, Cloud, Component, InfraId, ObjectEncoding, SecretName,
-    SubscriptionId, TenantId, VaultName,
+    ArmResourceId, ClientId, Cloud, Component, InfraId, ObjectEncoding, SecretName, SubscriptionId,
+    TenantId, VaultName,
 };
 use serde::{Deserialize, Serialize};
 
@@ -167,7 +167,10 @@ impl WorldPlan {
         }
         for (at, drill) in self.drills.iter().enumerate() {
             if !components.contains(&drill.component) {
-                add(format!("drills[{at}].component"), "the plan has no identity for the component");
+                add(
+                    format!("drills[{at}].component"),
+                    "the plan has no identity for the component",
+                );
             }
         }
         problems

@@ -32,9 +32,19 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[SECRETS, KEYS, CERTIFICATES];
 
 const SECRETS: &[Operation] = &[
     full("GetSecrets", Method::GET, "/secrets", objects::list::<SecretContent>),
-    full("GetSecretVersions", Method::GET, "/secrets/{name}/versions", objects::versions::<SecretContent>),
+    full(
+        "GetSecretVersions",
+        Method::GET,
+        "/secrets/{name}/versions",
+        objects::versions::<SecretContent>,
+    ),
     full("GetSecret", Method::GET, "/secrets/{name}", objects::read::<SecretContent>),
-    full("GetSecretVersion", Method::GET, "/secrets/{name}/{version}", objects::read::<SecretContent>),
+    full(
+        "GetSecretVersion",
+        Method::GET,
+        "/secrets/{name}/{version}",
+        objects::read::<SecretContent>,
+    ),
     full("SetSecret", Method::PUT, "/secrets/{name}", secrets::set),
     full("UpdateSecret", Method::PATCH, "/secrets/{name}", secrets::update),
     full("UpdateSecretVersion", Method::PATCH, "/secrets/{name}/{version}", secrets::update),

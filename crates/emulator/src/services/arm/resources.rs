@@ -177,8 +177,14 @@ mod tests {
     #[test]
     fn the_case_of_the_creator_stays_and_any_case_finds_it() {
         let mut resources = Resources::default();
-        assert_eq!(store(&mut resources, "/subscriptions/s/resourceGroups/RG", RESOURCE_GROUP), Stored::Created);
-        assert_eq!(store(&mut resources, "/subscriptions/s/resourcegroups/rg", RESOURCE_GROUP), Stored::Replaced);
+        assert_eq!(
+            store(&mut resources, "/subscriptions/s/resourceGroups/RG", RESOURCE_GROUP),
+            Stored::Created
+        );
+        assert_eq!(
+            store(&mut resources, "/subscriptions/s/resourcegroups/rg", RESOURCE_GROUP),
+            Stored::Replaced
+        );
         let found = resources.resource(&scope("/SUBSCRIPTIONS/s/resourceGroups/rg")).unwrap();
         assert_eq!(found.id.as_str(), "/subscriptions/s/resourceGroups/RG");
         assert_eq!(found.name(), "RG");

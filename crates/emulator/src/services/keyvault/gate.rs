@@ -53,7 +53,8 @@ pub(super) fn refuse(problem: ShelfProblem, kind: ObjectKind, call: &Call<'_>) -
     let (name, version) = (call.parameter("name"), call.parameter("version"));
     match problem {
         ShelfProblem::Missing => {
-            let name = if version.is_empty() { name.to_owned() } else { format!("{name}/{version}") };
+            let name =
+                if version.is_empty() { name.to_owned() } else { format!("{name}/{version}") };
             Refusal::NotFound { kind, name }.reply()
         }
         ShelfProblem::Recoverable => Refusal::Recoverable { kind, name }.reply(),
@@ -81,9 +82,7 @@ fn authenticate(call: &mut Call<'_>, host: &str) -> Result<Caller, Reply> {
         Err(BearerProblem::Audience { found }) => {
             format!("AKV10022: the audience of the token is `{found}`, not `{resource}`")
         }
-        Err(BearerProblem::Lifetime) => {
-            "AKV10000: the token is outside its lifetime".to_owned()
-        }
+        Err(BearerProblem::Lifetime) => "AKV10000: the token is outside its lifetime".to_owned(),
         Err(BearerProblem::NotIssuedHere) => {
             "AKV10000: the token was not signed by a tenant of this world".to_owned()
         }
@@ -146,12 +145,8 @@ pub(crate) fn object_scope(vault: &Vault, kind: ObjectKind, name: &str) -> Acces
 }
 
 fn permitted_by_policy(vault: &Vault, caller: &Caller, right: Right) -> bool {
-    vault
-        .settings
-        .access_policies
-        .iter()
-        .filter(|policy| policy.object_id == caller.object_id)
-        .any(|policy| {
+    vault.settings.access_policies.iter().filter(|policy| policy.object_id == caller.object_id).any(
+        |policy| {
             let permissions = match right.kind {
                 ObjectKind::Secret => &policy.permissions.secrets,
                 ObjectKind::Key => &policy.permissions.keys,
@@ -162,7 +157,8 @@ fn permitted_by_policy(vault: &Vault, caller: &Caller, right: Right) -> bool {
                     // `all` never included the right to purge.
                     || (permission.eq_ignore_ascii_case("all") && right.permission != "purge")
             })
-        })
+        },
+    )
 }
 
 fn refuse_version(problem: &ApiVersionProblem) -> Reply {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::gate::{enter, refuse};
 use super::kind::{ObjectKind, Right};
 use super::refusal::Refusal;
-use super::shelf::{Attributes, Shelf, Version, VaultObject};
+use super::shelf::{Attributes, Shelf, VaultObject, Version};
 use super::vault::Vault;
 use crate::call::Call;
 use crate::request::Reply;
@@ -36,9 +36,9 @@ pub(super) trait Kept: Sized {
 pub(super) fn read<K: Kept>(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let (name, version) = requested(call);
     let found = enter(call, K::GET).map(|vault| {
-        K::shelf(vault)
-            .version(&name, version.as_deref())
-            .map(|(object, version)| (version.attributes.enabled, K::bundle(vault, &object.name, version)))
+        K::shelf(vault).version(&name, version.as_deref()).map(|(object, version)| {
+            (version.attributes.enabled, K::bundle(vault, &object.name, version))
+        })
     })?;
     match found {
         Err(problem) => Err(refuse(problem, K::KIND, call)),
@@ -65,10 +65,12 @@ pub(super) fn versions<K: Kept>(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let name = call.parameter("name").to_owned();
     let object = enter(call, K::LIST).map(|vault| {
         K::shelf(vault).object(&name).map(|object| {
-            sorted(object).map(|version| {
-                let id = version_id::<K>(vault, &object.name, version);
-                (version.id.clone(), K::item(id, vault, version))
-            }).collect::<Vec<_>>()
+            sorted(object)
+                .map(|version| {
+                    let id = version_id::<K>(vault, &object.name, version);
+                    (version.id.clone(), K::item(id, vault, version))
+                })
+                .collect::<Vec<_>>()
         })
     })?;
     let items = object.map_err(|problem| refuse(problem, K::KIND, call))?;
@@ -136,17 +138,21 @@ impl PageRequest {
         let refuse = |text: String| Refusal::BadParameter(text).reply();
         let size = match request.query("maxresults") {
             None => MAX_RESULTS,
-            Some(text) => text
-                .parse()
-                .ok()
-                .filter(|size| (1..=MAX_RESULTS).contains(size))
-                .ok_or_else(|| refuse(format!("`maxresults={text}` is not 1 to {MAX_RESULTS}")))?,
+            Some(text) => {
+                text.parse().ok().filter(|size| (1..=MAX_RESULTS).contains(size)).ok_or_else(
+                    || refuse(format!("`maxresults={text}` is not 1 to {MAX_RESULTS}")),
+                )?
+            }
         };
         let marker = match request.query("$skiptoken") {
             None => None,
             Some(token) => {
-                let marker = URL_SAFE_NO_PAD.decode(token).ok().and_then(|m| String::from_utf8(m).ok());
-                Some(marker.ok_or_else(|| refuse("`$skiptoken` is not from this list".to_owned()))?)
+                let marker =
+                    URL_SAFE_NO_PAD.decode(token).ok().and_then(|m| String::from_utf8(m).ok());
+                Some(
+                    marker
+                        .ok_or_else(|| refuse("`$skiptoken` is not from this list".to_owned()))?,
+                )
             }
         };
         let version = request.query("api-version").unwrap_or_default();
@@ -160,10 +166,9 @@ impl PageRequest {
         let mut items: Vec<_> = items.take(self.size + 1).collect();
         let more = items.len() > self.size;
         items.truncate(self.size);
-        let next = items
-            .last()
-            .filter(|_| more)
-            .map(|(marker, _)| format!("{}&$skiptoken={}", self.base, URL_SAFE_NO_PAD.encode(marker)));
+        let next = items.last().filter(|_| more).map(|(marker, _)| {
+            format!("{}&$skiptoken={}", self.base, URL_SAFE_NO_PAD.encode(marker))
+        });
         let value: Vec<_> = items.into_iter().map(|(_, item)| item).collect();
         Reply::json(StatusCode::OK, &json!({ "value": value, "nextLink": next }))
     }

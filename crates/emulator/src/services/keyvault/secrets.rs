@@ -14,7 +14,7 @@ use super::kind::{
 };
 use super::objects::{Kept, PageRequest, attributes, object_id, requested, version_id};
 use super::refusal::Refusal;
-use super::shelf::{Attributes, Shelf, Version, VaultObject};
+use super::shelf::{Attributes, Shelf, VaultObject, Version};
 use super::vault::{SecretContent, Vault};
 use crate::call::Call;
 use crate::keys::SecretText;
@@ -92,12 +92,16 @@ pub(super) fn set(call: &mut Call<'_>) -> Result<Reply, Reply> {
     }
     let version = Version {
         id: call.ids.hex32(),
-        attributes: body.attributes.unwrap_or_default().apply(Attributes::new(call.now), call.now)?,
+        attributes: body
+            .attributes
+            .unwrap_or_default()
+            .apply(Attributes::new(call.now), call.now)?,
         tags: body.tags.unwrap_or_default(),
         content: SecretContent { value, content_type: body.content_type, key_version: None },
     };
     let vault = entered_mut(call)?;
-    let outcome = vault.secrets.push(&name, version).and_then(|()| vault.secrets.version(&name, None));
+    let outcome =
+        vault.secrets.push(&name, version).and_then(|()| vault.secrets.version(&name, None));
     match outcome {
         Ok((object, version)) => {
             Ok(Reply::json(StatusCode::OK, &SecretContent::bundle(vault, &object.name, version)))

@@ -102,12 +102,11 @@ impl<T> VaultObject<T> {
 impl<T> Shelf<T> {
     /// Adds a version, with a new object if there is none of the name.
     pub(crate) fn push(&mut self, name: &str, version: Version<T>) -> Result<(), ShelfProblem> {
-        let object =
-            self.objects.entry(name.to_ascii_lowercase()).or_insert_with(|| VaultObject {
-                name: name.to_owned(),
-                versions: Vec::new(),
-                deletion: None,
-            });
+        let object = self.objects.entry(name.to_ascii_lowercase()).or_insert_with(|| VaultObject {
+            name: name.to_owned(),
+            versions: Vec::new(),
+            deletion: None,
+        });
         if object.deletion.is_some() {
             return Err(ShelfProblem::Recoverable);
         }
@@ -158,7 +157,8 @@ impl<T> Shelf<T> {
         marker: Option<&str>,
         deleted: bool,
     ) -> impl Iterator<Item = &VaultObject<T>> {
-        let from = marker.map_or(Bound::Unbounded, |name| Bound::Excluded(name.to_ascii_lowercase()));
+        let from =
+            marker.map_or(Bound::Unbounded, |name| Bound::Excluded(name.to_ascii_lowercase()));
         self.objects
             .range((from, Bound::Unbounded))
             .map(|(_, object)| object)
@@ -213,7 +213,8 @@ impl<T> Shelf<T> {
 
     /// Removes what was to be purged by `now`.
     pub(crate) fn sweep(&mut self, now: Timestamp) {
-        self.objects.retain(|_, object| object.deletion.is_none_or(|deletion| now < deletion.purge_at));
+        self.objects
+            .retain(|_, object| object.deletion.is_none_or(|deletion| now < deletion.purge_at));
     }
 }
 
