@@ -134,11 +134,7 @@ impl Builder {
         let engine = tokio::task::spawn_blocking(move || self.build())
             .await
             .map_err(|_| StartError::Interrupted)??;
-        let engine = Arc::new(engine);
-        let gate = Gate::new(Arc::clone(&engine), remote)?;
-        let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(serve(listener, gate, stopped));
-        Ok(Emulator { engine, address, stop, task: Some(task) })
+        Emulator::over(engine, listener, address, remote)
     }
 
     /// The slow part of a start: keys and files.
@@ -186,6 +182,19 @@ impl Emulator {
         }
     }
 
+    fn over(
+        engine: Engine,
+        listener: TcpListener,
+        address: SocketAddr,
+        remote: bool,
+    ) -> Result<Self, StartError> {
+        let engine = Arc::new(engine);
+        let gate = Gate::new(Arc::clone(&engine), remote)?;
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(serve(listener, gate, stopped));
+        Ok(Self { engine, address, stop, task: Some(task) })
+    }
+
     /// The address that it listens on.
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -224,3 +233,6 @@ impl Drop for Emulator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,8 @@ mod seed;
 mod server;
 mod services;
 mod store;
+#[cfg(test)]
+mod testing;
 mod token;
 mod world;
 

@@ -305,3 +305,6 @@ fn rendered(issued: &Issued, version: Version, resource: &str) -> Reply {
     }
     Reply::json(StatusCode::OK, &body)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! A small world for tests, and a probe that asks the engine without sockets.
+
+use std::sync::{Arc, LazyLock};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{RSA_PKCS1_SHA256, RSA_PSS_SHA256, RsaEncoding, RsaKeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use jiff::Timestamp;
+use lanyard_clock::ManualClock;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyUsagePurpose};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::authority::LocalAuthority;
+use crate::call::Ids;
+use crate::certificates::{common_name, days_after, set_validity, signing_pair};
+use crate::directory::{
+    CertificateAuthority, ClientSecret, FederatedCredential, KeyCredential, Principal,
+    PrincipalKind, SubjectNameIssuer, Tenant, TrustedIssuer,
+};
+use crate::engine::{Door, Engine};
+use crate::keys::{RsaKey, SecretText};
+use crate::request::{Reply, Request, Scheme, normal_path};
+use crate::world::World;
+
+pub(crate) const TENANT: &str = "11111111-0000-4000-8000-000000000001";
+pub(crate) const DOMAIN: &str = "contoso.onmicrosoft.com";
+pub(crate) const LOGIN: &str = "login.microsoftonline.com";
+pub(crate) const SECRET: &str = "s3cret~of+the/app";
+pub(crate) const ISSUER: &str = "https://oidc.example.test/cluster";
+pub(crate) const SUBJECT: &str = "system:serviceaccount:NS:app";
+pub(crate) const MSI_SUBJECT: &str = "uamsi-cloud-provider";
+
+/// An application with a client secret and a registered certificate.
+pub(crate) const APP: &str = "22222222-0000-4000-8000-0000000000a1";
+/// A managed identity whose certificates come from the authority of the MSI data plane.
+pub(crate) const MSI: &str = "22222222-0000-4000-8000-0000000000a2";
+/// A managed identity with a federated credential.
+pub(crate) const FEDERATED: &str = "22222222-0000-4000-8000-0000000000a3";
+
+/// Keys are slow to make: every test of the binary shares these.
+static KEYS: LazyLock<Vec<RsaKey>> = LazyLock::new(|| RsaKey::generate_many(5).unwrap());
+
+pub(crate) fn tenant_key() -> RsaKey {
+    KEYS[0].clone()
+}
+/// The key of the application and of the managed identity's certificate.
+pub(crate) fn client_key() -> RsaKey {
+    KEYS[1].clone()
+}
+pub(crate) fn authority_key() -> RsaKey {
+    KEYS[2].clone()
+}
+pub(crate) fn issuer_key() -> RsaKey {
+    KEYS[3].clone()
+}
+/// A key that nobody trusts.
+pub(crate) fn foreign_key() -> RsaKey {
+    KEYS[4].clone()
+}
+
+pub(crate) fn epoch() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().unwrap()
+}
+
+pub(crate) fn authority_params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    set_validity(&mut params, days_after(epoch(), -10), days_after(epoch(), 3_650));
+    params
+}
+
+/// A leaf of `key`, signed by an authority that is called `authority` and has `authority_key`.
+pub(crate) fn leaf(
+    subject: &str,
+    key: &RsaKey,
+    authority: (&str, &RsaKey),
+    validity_days: (i64, i64),
+) -> Vec<u8> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = common_name(subject);
+    let (from, until) = validity_days;
+    set_validity(&mut params, days_after(epoch(), from), days_after(epoch(), until));
+    let issuer = Issuer::new(authority_params(authority.0), signing_pair(authority.1).unwrap());
+    params.signed_by(&signing_pair(key).unwrap(), &issuer).unwrap().der().to_vec()
+}
+
+pub(crate) fn self_signed(subject: &str, key: &RsaKey, validity_days: (i64, i64)) -> Vec<u8> {
+    leaf(subject, key, (subject, key), validity_days)
+}
+
+pub(crate) const MSI_AUTHORITY: &str = "msi";
+
+fn principal(client: &str, object: u128, kind: PrincipalKind) -> Principal {
+    Principal {
+        object_id: Uuid::from_u128(object),
+        client_id: client.parse().unwrap(),
+        tenant: TENANT.parse().unwrap(),
+        display_name: "probe".to_owned(),
+        enabled: true,
+        kind,
+        secrets: Vec::new(),
+        certificates: Vec::new(),
+        subject_name_issuer: None,
+        federated_credentials: Vec::new(),
+    }
+}
+
+fn identity(name: &str) -> PrincipalKind {
+    let id = format!(
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{name}"
+    );
+    PrincipalKind::ManagedIdentity { resource_id: id.parse().unwrap() }
+}
+
+pub(crate) fn world() -> World {
+    let mut world = World::default();
+    let directory = &mut world.directory;
+    let domains = vec![DOMAIN.to_owned()];
+    let tenant = Tenant::new(TENANT.parse().unwrap(), domains, tenant_key(), epoch());
+    directory.tenants.push(tenant.unwrap());
+    let kind = PrincipalKind::Application { application_object_id: Uuid::from_u128(0xb1) };
+    let mut app = principal(APP, 0xc1, kind);
+    app.secrets.push(ClientSecret {
+        text: SecretText::new(SECRET.to_owned()),
+        expires: days_after(epoch(), 30),
+    });
+    app.certificates.push(KeyCredential {
+        certificate: self_signed("app", &client_key(), (-1, 90)),
+        expires: days_after(epoch(), 60),
+    });
+    let mut msi = principal(MSI, 0xc2, identity("msi"));
+    msi.subject_name_issuer = Some(SubjectNameIssuer {
+        subject: MSI_SUBJECT.to_owned(),
+        authority: MSI_AUTHORITY.to_owned(),
+    });
+    let mut federated = principal(FEDERATED, 0xc3, identity("federated"));
+    federated.federated_credentials.push(FederatedCredential {
+        name: "one".to_owned(),
+        issuer: ISSUER.to_owned(),
+        subject: SUBJECT.to_owned(),
+        audiences: vec!["openshift".to_owned()],
+    });
+    directory.principals.extend([app, msi, federated]);
+    let certificate = authority_params(MSI_AUTHORITY)
+        .self_signed(&signing_pair(&authority_key()).unwrap())
+        .unwrap();
+    let authority =
+        CertificateAuthority { certificate: certificate.der().to_vec(), key: authority_key() };
+    directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);
+    let keys = [("k1".to_owned(), issuer_key())].into();
+    directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys });
+    world.imds.assigned = vec![MSI.parse().unwrap()];
+    world.imds.identity_header = Some(SecretText::new("identity-header".to_owned()));
+    world
+}
+
+/// Signs a token as a client would: `alg` is of the header.
+pub(crate) fn signed(header: &Value, claims: &Value, key: &RsaKey) -> String {
+    let encode = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
+    let message = format!("{}.{}", encode(header), encode(claims));
+    let pair = RsaKeyPair::from_pkcs8(key.pkcs8()).unwrap();
+    let padding: &'static dyn RsaEncoding =
+        if header["alg"] == "PS256" { &RSA_PSS_SHA256 } else { &RSA_PKCS1_SHA256 };
+    let mut signature = vec![0; pair.public_modulus_len()];
+    pair.sign(padding, &SystemRandom::new(), message.as_bytes(), &mut signature).unwrap();
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// The claims of a client's own assertion for the global token endpoint.
+pub(crate) fn assertion_claims(client: &str) -> Value {
+    let now = epoch().as_second();
+    json!({
+        "aud": format!("https://{LOGIN}/{TENANT}/oauth2/v2.0/token"),
+        "iss": client,
+        "sub": client,
+        "jti": "6f4a",
+        "nbf": now,
+        "exp": now + 600,
+    })
+}
+
+/// The engine of a world, asked without sockets.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    pub(crate) engine: Engine,
+    pub(crate) clock: ManualClock,
+}
+
+impl Probe {
+    pub(crate) fn new(world: World) -> Self {
+        let clock = ManualClock::starting_at(epoch());
+        let authority = Arc::new(LocalAuthority::generate().unwrap());
+        let ids = Ids::Seeded { namespace: Uuid::from_u128(7), count: 0 };
+        let engine = Engine::new(Arc::new(clock.clone()), authority, world, ids, None);
+        Self { engine, clock }
+    }
+
+    pub(crate) fn ask(
+        &self,
+        door: Door,
+        method: &Method,
+        url: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Reply {
+        let url = url::Url::parse(url).unwrap();
+        let headers: HeaderMap = headers
+            .iter()
+            .map(|(name, value)| {
+                let name: HeaderName = name.parse().unwrap();
+                (name, HeaderValue::from_str(value).unwrap())
+            })
+            .collect();
+        let request = Request {
+            method: method.clone(),
+            scheme: if door == Door::Tunnel { Scheme::Https } else { Scheme::Http },
+            host: url.host_str().unwrap().to_owned(),
+            path: normal_path(url.path()),
+            query: url.query_pairs().into_owned().collect(),
+            headers,
+            body: Bytes::copy_from_slice(body.as_bytes()),
+        };
+        self.engine.answer(&request, door).reply
+    }
+
+    pub(crate) fn get(&self, door: Door, url: &str, headers: &[(&str, &str)]) -> Reply {
+        self.ask(door, &Method::GET, url, headers, "")
+    }
+
+    /// Posts a token request to the v2.0 endpoint of a host.
+    pub(crate) fn token_at(&self, host: &str, tenant: &str, fields: &[(&str, &str)]) -> Reply {
+        let body = url::form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([
+                ("grant_type", "client_credentials"),
+                ("scope", "https://vault.azure.net/.default"),
+            ])
+            .extend_pairs(fields)
+            .finish();
+        let url = format!("https://{host}/{tenant}/oauth2/v2.0/token");
+        self.ask(Door::Tunnel, &Method::POST, &url, &[], &body)
+    }
+
+    pub(crate) fn token(&self, fields: &[(&str, &str)]) -> Reply {
+        self.token_at(LOGIN, TENANT, fields)
+    }
+
+    /// Asks for a token with an assertion.
+    pub(crate) fn assert(&self, client: &str, assertion: &str) -> Reply {
+        self.token(&[
+            ("client_id", client),
+            ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+            ("client_assertion", assertion),
+        ])
+    }
+}
+
+pub(crate) fn body(reply: &Reply) -> Value {
+    serde_json::from_slice(&reply.body).unwrap()
+}
+
+/// The AADSTS code of a refusal, or `None` for a success.
+pub(crate) fn code(reply: &Reply) -> Option<u64> {
+    body(reply)["error_codes"][0].as_u64()
+}
+
+/// The claims of an access token.
+pub(crate) fn claims(token: &str) -> Value {
+    let part = token.split('.').nth(1).unwrap();
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
+}
