@@ -345,10 +345,10 @@ impl HostedCluster {
     /// Annotation: how load balancers probe services, `shared` or `servicenodeport`.
     pub const HEALTH_PROBE_MODE_ANNOTATION: &str =
         "hypershift.openshift.io/azure-load-balancer-health-probe-mode";
-    /// Annotation: the path of the shared probe.
+    /// Annotation: the path of the shared probe; the name is not of one platform.
     pub const HEALTH_PROBE_PATH_ANNOTATION: &str =
-        "hypershift.openshift.io/azure-load-balancer-health-probe-path";
-    /// Annotation: the port of the shared probe.
+        "hypershift.openshift.io/shared-load-balancer-health-probe-path";
+    /// Annotation: the port of the shared probe, from 1 to 65535.
     pub const HEALTH_PROBE_PORT_ANNOTATION: &str =
-        "hypershift.openshift.io/azure-load-balancer-health-probe-port";
+        "hypershift.openshift.io/shared-load-balancer-health-probe-port";
 }

@@ -17,8 +17,8 @@ fn every_field_on_the_path_has_its_name_in_the_api() {
     let text = include_str!("../../../../examples/hostedcluster.yaml");
     let cluster = read(text).unwrap();
     let spec = cluster.spec.clone().unwrap();
-    let azure = azure(cluster.clone());
-    let identities = azure.authentication.clone().unwrap().managed_identities.unwrap();
+    let azure = azure(cluster);
+    let identities = azure.authentication.unwrap().managed_identities.unwrap();
     let control_plane = identities.control_plane.unwrap();
     assert_eq!(control_plane.identities.len(), 8);
     assert_eq!(control_plane.unknown, Map::new());

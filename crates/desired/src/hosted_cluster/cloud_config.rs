@@ -1,0 +1,242 @@
+//! The cloud configurations of the control plane and of the nodes, byte for byte.
+//!
+//! JSON with two spaces of indentation, keys in a fixed order, no newline at the end, and values
+//! written even when they are empty. There are two layouts: that of the cloud provider, which the
+//! storage drivers share, and that of the KMS plugin, which spells one flag differently and lacks
+//! two keys.
+//!
+//! Source: HyperShift's control plane operator and hypershift operator.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use lanyard_vocabulary::component::Told;
+use serde::Serialize;
+
+use super::desired::{Names, metadata};
+use super::{HealthProbe, ValidatedHostedCluster};
+
+/// The key of the configuration in Secrets and `ConfigMap`s.
+pub const CLOUD_CONF: &str = "cloud.conf";
+/// The `ConfigMap` with the configuration of the nodes.
+pub const WORKER_CONFIG_MAP: &str = "azure-cloud-config";
+
+/// The Secrets whose layout is not that of the cloud provider.
+const KMS_LAYOUT: &[&str] = &["azure-kms-config"];
+
+/// Who reads a configuration of the cloud provider's layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// The nodes: they have an identity of their own and no credential file.
+    Workers,
+    /// The cloud controller manager.
+    ControllerManager,
+    /// A storage driver, which is told nothing about load balancers.
+    Storage,
+}
+
+/// The layout of the cloud provider.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CloudProviderConfig<'a> {
+    cloud: &'a str,
+    tenant_id: &'a str,
+    use_managed_identity_extension: bool,
+    use_federated_workload_identity_extension: bool,
+    subscription_id: &'a str,
+    aad_client_id: &'a str,
+    aad_client_secret: &'a str,
+    aad_client_cert_path: &'a str,
+    aad_federated_token_file: &'a str,
+    #[serde(rename = "aadMSIDataPlaneIdentityPath")]
+    aad_msi_data_plane_identity_path: &'a str,
+    resource_group: &'a str,
+    location: &'a str,
+    vnet_name: &'a str,
+    vnet_resource_group: &'a str,
+    subnet_name: &'a str,
+    security_group_name: &'a str,
+    security_group_resource_group: &'a str,
+    route_table_name: &'a str,
+    cloud_provider_backoff: bool,
+    cloud_provider_backoff_duration: u32,
+    use_instance_metadata: bool,
+    load_balancer_sku: &'a str,
+    #[serde(rename = "disableOutboundSNAT")]
+    disable_outbound_snat: bool,
+    load_balancer_name: &'a str,
+    cluster_service_load_balancer_health_probe_mode: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_service_shared_load_balancer_health_probe_path: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster_service_shared_load_balancer_health_probe_port: Option<u16>,
+    #[serde(rename = "userAssignedIdentityID", skip_serializing_if = "Option::is_none")]
+    user_assigned_identity_id: Option<&'a str>,
+}
+
+/// The layout of the KMS plugin.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct KmsConfig<'a> {
+    cloud: &'a str,
+    tenant_id: &'a str,
+    use_managed_identity_extension: bool,
+    use_workload_identity_extension: bool,
+    subscription_id: &'a str,
+    aad_client_id: &'a str,
+    aad_client_cert_path: &'a str,
+    #[serde(rename = "aadMSIDataPlaneIdentityPath")]
+    aad_msi_data_plane_identity_path: &'a str,
+    resource_group: &'a str,
+    location: &'a str,
+    vnet_name: &'a str,
+    vnet_resource_group: &'a str,
+    subnet_name: &'a str,
+    security_group_name: &'a str,
+    security_group_resource_group: &'a str,
+    route_table_name: &'a str,
+    cloud_provider_backoff: bool,
+    cloud_provider_backoff_duration: u32,
+    use_instance_metadata: bool,
+    load_balancer_sku: &'a str,
+    #[serde(rename = "disableOutboundSNAT")]
+    disable_outbound_snat: bool,
+    load_balancer_name: &'a str,
+}
+
+/// A Secret for every consumer that is told its path by a cloud configuration.
+pub(super) fn cloud_config_secrets(cluster: &ValidatedHostedCluster, names: &Names) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    for (component, identity) in cluster.components() {
+        for consumer in component.consumers() {
+            let path = format!("{}/{}", consumer.mount_path, identity.secret_name);
+            let (name, text) = match consumer.told {
+                Told::CloudConfig { secret } if KMS_LAYOUT.contains(&secret) => {
+                    (secret, kms_config(cluster, &path))
+                }
+                Told::CloudConfig { secret } => {
+                    (secret, provider_config(cluster, Reader::ControllerManager, &path))
+                }
+                Told::StorageOperator { secret, .. } => {
+                    (secret, provider_config(cluster, Reader::Storage, &path))
+                }
+                _ => continue,
+            };
+            secrets.push(Secret {
+                metadata: metadata(cluster, names, name),
+                data: Some(BTreeMap::from([(
+                    CLOUD_CONF.to_owned(),
+                    ByteString(text.into_bytes()),
+                )])),
+                ..Secret::default()
+            });
+        }
+    }
+    secrets
+}
+
+/// The configuration of the nodes: the only one whose managed identity extension is on, because
+/// its path is empty.
+pub(super) fn worker_cloud_config(cluster: &ValidatedHostedCluster, names: &Names) -> ConfigMap {
+    let text = provider_config(cluster, Reader::Workers, "");
+    ConfigMap {
+        metadata: metadata(cluster, names, WORKER_CONFIG_MAP),
+        data: Some(BTreeMap::from([(CLOUD_CONF.to_owned(), text)])),
+        ..ConfigMap::default()
+    }
+}
+
+fn provider_config(cluster: &ValidatedHostedCluster, reader: Reader, path: &str) -> String {
+    let azure = &cluster.azure;
+    let workers = reader == Reader::Workers;
+    let balances = reader != Reader::Storage;
+    let only = |text| if balances { text } else { "" };
+    let probe = Some(&azure.health_probe).filter(|_| balances);
+    let (probe_path, probe_port) = match probe {
+        Some(HealthProbe::SharedAt { path, port }) => (path.as_deref(), *port),
+        _ => (None, None),
+    };
+    let registry = azure.registry_identity.as_ref().filter(|_| workers);
+    written(&CloudProviderConfig {
+        cloud: azure.cloud.name(),
+        tenant_id: azure.tenant.0.as_str(),
+        use_managed_identity_extension: workers,
+        use_federated_workload_identity_extension: false,
+        subscription_id: azure.subscription.as_str(),
+        aad_client_id: "",
+        aad_client_secret: "",
+        aad_client_cert_path: "",
+        aad_federated_token_file: "",
+        aad_msi_data_plane_identity_path: path,
+        resource_group: &azure.resource_group,
+        location: &azure.location,
+        vnet_name: azure.vnet.name(),
+        vnet_resource_group: azure.vnet.resource_group().unwrap_or_default(),
+        subnet_name: only(azure.subnet.name()),
+        security_group_name: only(azure.security_group.name()),
+        security_group_resource_group: only(
+            azure.security_group.resource_group().unwrap_or_default(),
+        ),
+        route_table_name: "",
+        cloud_provider_backoff: balances,
+        cloud_provider_backoff_duration: if balances { BACKOFF_SECONDS } else { 0 },
+        use_instance_metadata: workers,
+        load_balancer_sku: only(LOAD_BALANCER_SKU),
+        disable_outbound_snat: balances,
+        load_balancer_name: only(cluster.infra_id.as_str()),
+        cluster_service_load_balancer_health_probe_mode: probe.map_or("", HealthProbe::mode),
+        cluster_service_shared_load_balancer_health_probe_path: probe_path,
+        cluster_service_shared_load_balancer_health_probe_port: probe_port,
+        user_assigned_identity_id: registry.map(lanyard_vocabulary::ArmResourceId::as_str),
+    })
+}
+
+fn kms_config(cluster: &ValidatedHostedCluster, path: &str) -> String {
+    let azure = &cluster.azure;
+    written(&KmsConfig {
+        cloud: azure.cloud.name(),
+        tenant_id: azure.tenant.0.as_str(),
+        use_managed_identity_extension: false,
+        use_workload_identity_extension: false,
+        subscription_id: azure.subscription.as_str(),
+        aad_client_id: "",
+        aad_client_cert_path: "",
+        aad_msi_data_plane_identity_path: path,
+        resource_group: &azure.resource_group,
+        location: &azure.location,
+        vnet_name: azure.vnet.name(),
+        vnet_resource_group: azure.vnet.resource_group().unwrap_or_default(),
+        subnet_name: azure.subnet.name(),
+        security_group_name: azure.security_group.name(),
+        security_group_resource_group: azure.security_group.resource_group().unwrap_or_default(),
+        route_table_name: "",
+        cloud_provider_backoff: true,
+        cloud_provider_backoff_duration: BACKOFF_SECONDS,
+        use_instance_metadata: false,
+        load_balancer_sku: LOAD_BALANCER_SKU,
+        disable_outbound_snat: true,
+        load_balancer_name: cluster.infra_id.as_str(),
+    })
+}
+
+const BACKOFF_SECONDS: u32 = 6;
+const LOAD_BALANCER_SKU: &str = "standard";
+
+/// JSON as Go's encoder writes it: it escapes what HTML would read.
+fn written(config: &impl Serialize) -> String {
+    // A struct of texts, numbers and switches always has a JSON form.
+    let text = serde_json::to_string_pretty(config).unwrap_or_default();
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("\\u003c"),
+            '>' => escaped.push_str("\\u003e"),
+            '&' => escaped.push_str("\\u0026"),
+            '\u{2028}' => escaped.push_str("\\u2028"),
+            '\u{2029}' => escaped.push_str("\\u2029"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,293 @@
+use lanyard_vocabulary::component::Told;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixture::{AZURE, CONTROL_PLANE, KMS, changed, desired_of, names, valid};
+use crate::render::render;
+
+fn at(base: &str, rest: &str) -> String {
+    format!("{base}/{rest}")
+}
+
+fn text(desired: &Desired) -> Vec<String> {
+    render(desired)
+        .unwrap()
+        .into_iter()
+        .map(|file| format!("{}\n{}", file.name, file.text))
+        .collect()
+}
+
+fn secret<'a>(desired: &'a Desired, name: &str) -> &'a str {
+    let found = desired.secrets.iter().find(|s| s.metadata.name.as_deref() == Some(name)).unwrap();
+    std::str::from_utf8(&found.data.as_ref().unwrap()[CLOUD_CONF].0).unwrap()
+}
+
+#[test]
+fn the_cloud_configuration_of_the_workers() {
+    let desired = desired_of(&changed(&[]));
+    insta::assert_snapshot!(desired.config_maps[0].data.as_ref().unwrap()[CLOUD_CONF]);
+}
+
+#[test]
+fn the_cloud_configuration_of_the_controller_manager() {
+    insta::assert_snapshot!(secret(&desired_of(&changed(&[])), "azure-cloud-config"));
+}
+
+#[test]
+fn the_cloud_configuration_of_the_disk_driver() {
+    insta::assert_snapshot!(secret(&desired_of(&changed(&[])), "azure-disk-csi-config"));
+}
+
+#[test]
+fn the_cloud_configuration_of_the_kms_plugin() {
+    insta::assert_snapshot!(secret(&desired_of(&changed(&[])), "azure-kms-config"));
+}
+
+#[test]
+fn layouts_have_their_number_of_keys_and_no_newline_at_the_end() {
+    let desired = desired_of(&changed(&[]));
+    let cases = [
+        ("azure-cloud-config", 25),
+        ("azure-disk-csi-config", 25),
+        ("azure-file-csi-config", 25),
+        ("azure-kms-config", 22),
+    ];
+    for (name, keys) in cases {
+        let text = secret(&desired, name);
+        assert!(text.starts_with("{\n  \"cloud\": ") && text.ends_with("\n}"), "{name}");
+        let value: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(value.as_object().unwrap().len(), keys, "{name}");
+    }
+}
+
+#[test]
+fn optional_keys_go_where_they_belong() {
+    let id = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourcegroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/pulls-images";
+    let registry =
+        json!({"credentials": {"type": "ManagedIdentity", "managedIdentity": {"resourceID": id}}});
+    let annotations = json!({
+        HostedCluster::HEALTH_PROBE_PATH_ANNOTATION: "/ok?a=1&b=<2>",
+        HostedCluster::HEALTH_PROBE_PORT_ANNOTATION: "30000",
+    });
+    let desired = desired_of(&changed(&[
+        (at(AZURE, "containerRegistry"), registry),
+        ("/metadata/annotations".to_owned(), annotations),
+    ]));
+    let workers = &desired.config_maps[0].data.as_ref().unwrap()[CLOUD_CONF];
+    let tail = "  \"clusterServiceLoadBalancerHealthProbeMode\": \"shared\",\n  \"clusterServiceSharedLoadBalancerHealthProbePath\": \"/ok?a=1\\u0026b=\\u003c2\\u003e\",\n  \"clusterServiceSharedLoadBalancerHealthProbePort\": 30000";
+    assert!(
+        workers.ends_with(&format!("{tail},\n  \"userAssignedIdentityID\": \"{id}\"\n}}")),
+        "{workers}"
+    );
+    assert!(secret(&desired, "azure-cloud-config").ends_with(&format!("{tail}\n}}")));
+    assert!(secret(&desired, "azure-disk-csi-config").ends_with("HealthProbeMode\": \"\"\n}"));
+}
+
+#[test]
+fn the_extension_is_off_wherever_there_is_a_path() {
+    let desired = desired_of(&changed(&[]));
+    let workers = &desired.config_maps[0].data.as_ref().unwrap()[CLOUD_CONF];
+    let others = desired.secrets.iter().filter_map(|secret| secret.data.as_ref()?.get(CLOUD_CONF));
+    let texts = others.map(|bytes| String::from_utf8(bytes.0.clone()).unwrap());
+    for text in texts.chain([workers.clone()]) {
+        let value: Value = serde_json::from_str(&text).unwrap();
+        let path = value["aadMSIDataPlaneIdentityPath"].as_str().unwrap();
+        assert_eq!(value["useManagedIdentityExtension"], path.is_empty(), "{text}");
+    }
+}
+
+/// The variants that change which components run.
+fn variants() -> Vec<(Vec<(String, Value)>, usize)> {
+    let off = |names: Value| ("/spec/capabilities".to_owned(), json!({ "disabled": names }));
+    let no_kms = || ("/spec/secretEncryption".to_owned(), Value::Null);
+    vec![
+        (vec![], 9),
+        (vec![no_kms()], 8),
+        (vec![off(json!(["ImageRegistry"]))], 8),
+        (vec![off(json!(["Ingress"]))], 8),
+        (vec![off(json!(["ImageRegistry", "Ingress"])), no_kms()], 6),
+        (vec![(at(CONTROL_PLANE, "imageRegistry"), Value::Null)], 8),
+        (vec![(at(AZURE, "cloud"), json!("AzureUSGovernmentCloud"))], 9),
+        (vec![(at(KMS, "keyVaultType"), json!("ManagedHSM"))], 9),
+    ]
+}
+
+#[test]
+fn there_is_one_class_for_every_component_that_runs() {
+    for (changes, classes) in variants() {
+        let desired = desired_of(&changed(&changes));
+        assert_eq!(desired.secret_provider_classes.len(), classes, "{changes:?}");
+    }
+}
+
+#[test]
+fn every_consumer_is_told_the_path_that_its_volume_provides() {
+    for (changes, _) in variants() {
+        let wire = changed(&changes);
+        let desired = desired_of(&wire);
+        let cluster = valid(&wire);
+        for component in Component::ALL {
+            for consumer in component.consumers() {
+                let told = desired.consumer_path(component, consumer);
+                assert_eq!(told, desired.volume_path(component, consumer), "{component}");
+                assert_eq!(
+                    told.is_some(),
+                    cluster.identities.contains_key(&component),
+                    "{component}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn where_cluster_api_knows_no_type_for_the_cloud_only_its_identity_is_missing() {
+    let desired = desired_of(&changed(&[(at(AZURE, "cloud"), json!("AzureGermanCloud"))]));
+    assert_eq!(desired.cluster_identity, None);
+    assert_eq!(desired.secret_provider_classes.len(), 9);
+    for component in Component::ALL {
+        for consumer in component.consumers() {
+            let told = desired.consumer_path(component, consumer);
+            let by_identity = consumer.told == Told::ClusterIdentity;
+            assert_eq!(told.is_none(), by_identity, "{component}");
+            assert!(desired.volume_path(component, consumer).is_some(), "{component}");
+        }
+    }
+}
+
+#[test]
+fn one_variable_has_two_meanings() {
+    let desired = desired_of(&changed(&[]));
+    let variable = "MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH";
+    let values: Vec<_> = desired
+        .wirings
+        .iter()
+        .flat_map(|wiring| &wiring.variables)
+        .filter(|found| found.variable.name == variable)
+        .map(|found| (found.deployment, found.variable.value.as_deref().unwrap()))
+        .collect();
+    assert_eq!(
+        values,
+        [
+            ("cluster-image-registry-operator", "/mnt/certs/harbour-image-registry"),
+            ("ingress-operator", "/mnt/certs/harbour-ingress"),
+            ("cluster-network-operator", "harbour-network"),
+        ]
+    );
+}
+
+#[test]
+fn the_cloud_is_named_outside_the_public_cloud_only() {
+    let parameters = |cloud: &str| {
+        let desired = desired_of(&changed(&[(at(AZURE, "cloud"), json!(cloud))]));
+        desired.secret_provider_classes[0].spec.parameters.clone().unwrap()
+    };
+    assert_eq!(parameters("AzurePublicCloud").len(), 6);
+    let abroad = parameters("AzureUSGovernmentCloud");
+    assert_eq!(abroad.len(), 7);
+    assert_eq!(abroad["cloudName"], "AzureUSGovernmentCloud");
+}
+
+#[test]
+fn objects_lead_back_to_their_cluster_and_carry_their_owner() {
+    let wire = changed(&[("/metadata/name".to_owned(), json!("a.b"))]);
+    let owner = OwnerReference { name: "a.b".to_owned(), ..OwnerReference::default() };
+    let names = Names { owner: Some(owner.clone()), ..names() };
+    let desired = desired(&valid(&wire), &names);
+    assert_eq!(desired.namespace, "clusters-a-b");
+    let classes = desired.secret_provider_classes.iter().map(|class| &class.metadata);
+    let secrets = desired.secrets.iter().map(|secret| &secret.metadata);
+    let maps = desired.config_maps.iter().map(|map| &map.metadata);
+    let identity = desired.cluster_identity.iter().map(|identity| &identity.metadata);
+    for metadata in classes.chain(secrets).chain(maps).chain(identity) {
+        assert_eq!(metadata.namespace.as_deref(), Some("clusters-a-b"));
+        let annotations = metadata.annotations.as_ref().unwrap();
+        assert_eq!(annotations[HostedCluster::CLUSTER_ANNOTATION], "clusters/a.b");
+        assert_eq!(metadata.owner_references.as_deref(), Some([owner.clone()].as_slice()));
+    }
+}
+
+/// Changes of everything that the classes must not depend on.
+fn irrelevant() -> impl Strategy<Value = Vec<(String, Value)>> {
+    let group = "[a-z0-9]{2,20}";
+    (group, group, "[a-z]{3,12}", "[a-f0-9]{8}", any::<bool>()).prop_map(
+        |(group, vnet, location, id, probe)| {
+            let uuid = format!("{id}-6b47-4e0a-9d53-7c1f6a2b8e40");
+            let network =
+                format!("/subscriptions/{uuid}/resourceGroups/{group}/providers/Microsoft.Network");
+            let mode = if probe { "shared" } else { "servicenodeport" };
+            vec![
+                (at(AZURE, "resourceGroup"), json!(group)),
+                (at(AZURE, "location"), json!(location)),
+                (at(AZURE, "subscriptionID"), json!(uuid)),
+                (at(AZURE, "tenantID"), json!(uuid)),
+                (at(AZURE, "vnetID"), json!(format!("{network}/virtualNetworks/{vnet}"))),
+                (
+                    at(AZURE, "subnetID"),
+                    json!(format!("{network}/virtualNetworks/{vnet}/subnets/s")),
+                ),
+                (
+                    at(AZURE, "securityGroupID"),
+                    json!(format!("{network}/networkSecurityGroups/{vnet}")),
+                ),
+                (at(CONTROL_PLANE, "disk/clientID"), json!(uuid)),
+                ("/spec/infraID".to_owned(), json!(format!("i-{id}"))),
+                (
+                    "/metadata/annotations".to_owned(),
+                    json!({HostedCluster::HEALTH_PROBE_MODE_ANNOTATION: mode}),
+                ),
+            ]
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn classes_depend_on_vault_secret_encoding_reader_and_cloud_alone(changes in irrelevant()) {
+        let one = desired_of(&changed(&[]));
+        let other = desired_of(&changed(&changes));
+        prop_assert_eq!(one.secret_provider_classes, other.secret_provider_classes);
+    }
+
+    #[test]
+    fn paths_agree_for_every_name_and_encoding(
+        name in "[a-zA-Z0-9-]{1,127}",
+        encoding in prop::sample::select(vec!["utf-8", "hex", "base64"]),
+        component in prop::sample::select(Component::ALL.to_vec()),
+    ) {
+        let base = if component == Component::Kms { KMS } else { CONTROL_PLANE };
+        let field = at(base, component.name());
+        let desired = desired_of(&changed(&[
+            (at(&field, "credentialsSecretName"), json!(name)),
+            (at(&field, "objectEncoding"), json!(encoding)),
+        ]));
+        let facts = component.facts();
+        let parameters =
+            desired.secret_provider_class(facts.secret_provider_class).unwrap().parse_parameters().unwrap();
+        prop_assert_eq!(parameters.objects[0].name.as_str(), name.as_str());
+        prop_assert_eq!(parameters.objects[0].encoding.unwrap().name(), encoding);
+        for consumer in facts.consumers {
+            let expected = Some(format!("{}/{name}", consumer.mount_path));
+            prop_assert_eq!(desired.consumer_path(component, consumer), expected.clone());
+            prop_assert_eq!(desired.volume_path(component, consumer), expected);
+        }
+    }
+
+    #[test]
+    fn a_change_of_one_identity_leaves_the_objects_of_the_others_alone(
+        name in "[a-z]{1,20}",
+        component in prop::sample::select(Component::ALL[..8].to_vec()),
+    ) {
+        let field = at(CONTROL_PLANE, &format!("{component}/credentialsSecretName"));
+        let one = desired_of(&changed(&[]));
+        let other = desired_of(&changed(&[(field, json!(name))]));
+        for (before, after) in one.wirings.iter().zip(&other.wirings) {
+            prop_assert_eq!(before == after, before.component != component || before.secret_name.as_str() == name);
+        }
+        let untouched = text(&one).iter().zip(&text(&other)).filter(|(a, b)| a == b).count();
+        prop_assert!(untouched >= text(&one).len() - 4);
+    }
+}

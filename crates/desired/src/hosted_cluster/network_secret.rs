@@ -1,0 +1,33 @@
+//! The Secret that tells the cloud network config controller where it is.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+
+use super::ValidatedHostedCluster;
+use super::desired::{Names, metadata};
+
+/// The name of the Secret.
+pub const NETWORK_SECRET: &str = "cloud-network-config-controller-creds";
+
+/// It holds places and no credential; the credential comes by the CSI volume.
+pub(super) fn desired_network_secret(cluster: &ValidatedHostedCluster, names: &Names) -> Secret {
+    let azure = &cluster.azure;
+    let values = [
+        ("azure_region", azure.location.clone()),
+        ("azure_resource_prefix", format!("{}-{}", cluster.name, cluster.infra_id)),
+        ("azure_resourcegroup", azure.resource_group.clone()),
+        ("azure_subscription_id", azure.subscription.to_string()),
+        ("azure_tenant_id", azure.tenant.0.to_string()),
+    ];
+    let data: BTreeMap<_, _> = values
+        .into_iter()
+        .map(|(key, value)| (key.to_owned(), ByteString(value.into_bytes())))
+        .collect();
+    Secret {
+        metadata: metadata(cluster, names, NETWORK_SECRET),
+        data: Some(data),
+        ..Secret::default()
+    }
+}

@@ -1,0 +1,200 @@
+//! From what was written to what can be used, with every problem at once.
+//!
+//! Unknown fields do not count and defaults are filled in before anything is checked, as the API
+//! server does. Rules of the reference's schema are errors and carry its messages; rules that it
+//! lacks are lints, except where a value could not be used at all.
+//!
+//! Source: the schema of `HostedCluster` in `hypershift.openshift.io/v1beta1`.
+
+use std::collections::BTreeMap;
+
+use lanyard_api::HostedCluster;
+use lanyard_api::hosted_cluster::{AzurePlatform, HostedClusterSpec};
+use lanyard_vocabulary::InfraId;
+
+use super::{
+    ClusterTenant, HealthProbe, IdentityVault, ValidatedHostedCluster, VaultTenant,
+    control_plane_namespace,
+};
+use crate::problem::Problems;
+
+mod authentication;
+mod encryption;
+mod identity;
+mod placement;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use schema::Checker;
+
+/// A hosted cluster that can be used, and what somebody should look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Validated {
+    /// The cluster.
+    pub hosted_cluster: ValidatedHostedCluster,
+    /// Lints only.
+    pub lints: Problems,
+}
+
+/// Checks a HostedCluster of managed Azure.
+///
+/// # Errors
+/// Every problem, lints among them, when one of them is an error.
+pub fn validate(wire: &HostedCluster) -> Result<Validated, Problems> {
+    let mut checker = Checker::default();
+    let spec = wire.spec.clone().unwrap_or_default();
+    let metadata = metadata(&mut checker, wire);
+    let infra_id = infra_id(&mut checker, &spec);
+    issuer(&mut checker, &spec);
+    services(&mut checker, &spec);
+    let Some(azure) = managed_azure(&mut checker, &spec) else { return Err(checker.problems) };
+    let placement = placement::placement(&mut checker, &azure, health_probe(wire));
+    let authentication = authentication::authentication(&mut checker, &azure, &spec);
+    let encryption = encryption::encryption(&mut checker, &spec);
+    if checker.problems.has_errors() {
+        return Err(checker.problems);
+    }
+    let (Some((namespace, name)), Some(infra_id), Some(azure), Some(authentication)) =
+        (metadata, infra_id, placement, authentication)
+    else {
+        return Err(checker.problems);
+    };
+    let (encryption, kms) = encryption.unzip();
+    let mut identities = authentication.identities;
+    identities.extend(kms);
+    identity::lint_shared_secrets(&mut checker, &identities);
+    let base_domain = spec.dns.and_then(|dns| dns.base_domain).filter(|domain| !domain.is_empty());
+    let hosted_cluster = ValidatedHostedCluster {
+        namespace,
+        name,
+        infra_id,
+        base_domain,
+        azure,
+        vault: authentication.vault,
+        identities,
+        data_plane: authentication.data_plane,
+        encryption,
+    };
+    Ok(Validated { hosted_cluster, lints: checker.problems })
+}
+
+fn metadata(checker: &mut Checker, wire: &HostedCluster) -> Option<(String, String)> {
+    let metadata = wire.metadata.clone().unwrap_or_default();
+    let name = checker.required("metadata.name", metadata.name);
+    let namespace = checker.required("metadata.namespace", metadata.namespace);
+    if let Some(name) = &name {
+        checker.dns_subdomain("metadata.name", name);
+    }
+    if let Some(namespace) = &namespace {
+        checker.dns_label("metadata.namespace", namespace);
+    }
+    let (namespace, name) = (namespace?, name?);
+    let control_plane = control_plane_namespace(&namespace, &name);
+    if control_plane.len() > 63 {
+        checker.problems.error_with_hint(
+            "metadata.name",
+            format!("the namespace of the control plane would be `{control_plane}`, longer than 63 bytes"),
+            "choose a shorter name or a shorter namespace",
+        );
+    }
+    Some((namespace, name))
+}
+
+fn infra_id(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<InfraId> {
+    let field = "spec.infraID";
+    match spec.infra_id.as_deref().unwrap_or_default() {
+        "" => {
+            checker.problems.error_with_hint(
+                field,
+                "Required value",
+                "names of cloud resources are made of it; set it, such as `<name>-<5 characters>`",
+            );
+            None
+        }
+        text => checker.parsed(field, text),
+    }
+}
+
+fn issuer(checker: &mut Checker, spec: &HostedClusterSpec) {
+    let field = "spec.issuerURL";
+    let issuer = spec.issuer_url.as_deref().unwrap_or_default();
+    if spec.service_account_signing_key.is_some() && issuer.is_empty() {
+        checker.problems.error("spec", "If serviceAccountSigningKey is set, issuerURL must be set");
+    }
+    if issuer.is_empty() {
+        return;
+    }
+    checker.at_most(field, issuer, 255);
+    if url::Url::parse(issuer).is_err() {
+        checker.problems.error(field, format!("Invalid value: \"{issuer}\": it must be a URL"));
+    }
+}
+
+/// On ARO HCP the OAuth server, Konnectivity and Ignition are reached by routes.
+fn services(checker: &mut Checker, spec: &HostedClusterSpec) {
+    let field = "spec.services";
+    let Some(services) = &spec.services else {
+        let hint = "publish `APIServer`, `OAuthServer`, `Konnectivity` and `Ignition`";
+        checker.problems.lint(field, "the API requires it; it is not used here", hint);
+        return;
+    };
+    if services.len() < 4 {
+        let message = format!(
+            "Invalid value: {}: {field} in body should have at least 4 items",
+            services.len()
+        );
+        checker.problems.error(field, message);
+    }
+    for service in services {
+        let name = service.service.as_deref().unwrap_or_default();
+        let strategy = service.strategy.as_ref().and_then(|s| s.strategy_type.as_deref());
+        if strategy.is_none_or(|strategy| strategy == "Route") {
+            continue;
+        }
+        let message = match name {
+            "OAuthServer" => {
+                "Azure managed platform (ARO HCP) requires OAuthServer to use Route".to_owned()
+            }
+            "Konnectivity" | "Ignition" => format!("Azure platform requires {name} to use Route"),
+            _ => continue,
+        };
+        checker.problems.error("spec.services", message);
+    }
+}
+
+/// The Azure platform with its defaults, unless the cluster is of another kind.
+fn managed_azure(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<AzurePlatform> {
+    let platform = spec.platform.clone().unwrap_or_default();
+    match platform.platform_type.as_deref() {
+        None | Some("") => {
+            checker.problems.error("spec.platform.type", "Required value");
+            platform.azure.as_ref()?;
+        }
+        Some("Azure") => {}
+        Some(other) => {
+            checker.problems.error_with_hint(
+                "spec.platform.type",
+                format!("this is a cluster on {other}, and identities are brought to Azure only"),
+                "give a HostedCluster whose platform is `Azure`",
+            );
+            return None;
+        }
+    }
+    let Some(azure) = platform.azure else {
+        checker.problems.error("spec.platform.azure", "Required value");
+        return None;
+    };
+    Some(azure)
+}
+
+fn health_probe(wire: &HostedCluster) -> BTreeMap<&'static str, String> {
+    let annotations = wire.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
+    let keys = [
+        HostedCluster::HEALTH_PROBE_MODE_ANNOTATION,
+        HostedCluster::HEALTH_PROBE_PATH_ANNOTATION,
+        HostedCluster::HEALTH_PROBE_PORT_ANNOTATION,
+    ];
+    let value = |key| annotations?.get(key).cloned();
+    keys.into_iter().filter_map(|key| Some((key, value(key)?))).collect()
+}

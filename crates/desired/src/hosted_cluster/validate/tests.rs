@@ -1,0 +1,243 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixture::{AZURE, CONTROL_PLANE, KMS, changed, example, wire};
+use crate::problem::{Problem, Severity};
+
+mod schema;
+
+fn at(base: &str, rest: &str) -> String {
+    format!("{base}/{rest}")
+}
+
+fn problems(changes: &[(String, Value)]) -> Vec<Problem> {
+    match validate(&changed(changes)) {
+        Ok(validated) => validated.lints.into_iter().collect(),
+        Err(problems) => problems.into_iter().collect(),
+    }
+}
+
+fn errors(changes: &[(String, Value)]) -> Vec<String> {
+    let errors = problems(changes).into_iter().filter(|p| p.severity == Severity::Error);
+    errors.map(|problem| problem.to_string()).collect()
+}
+
+fn lints(changes: &[(String, Value)]) -> Vec<String> {
+    let validated = validate(&changed(changes)).unwrap();
+    validated.lints.iter().map(|lint| lint.field.clone()).collect()
+}
+
+#[test]
+fn the_example_is_valid_and_clean() {
+    let validated = validate(&changed(&[])).unwrap();
+    assert_eq!(validated.lints, Problems::default());
+    let cluster = validated.hosted_cluster;
+    assert_eq!(cluster.identities.len(), 9);
+    assert_ne!(cluster.azure.tenant.0, cluster.vault.tenant.0);
+    assert_eq!(cluster.control_plane_namespace(), "clusters-harbour");
+}
+
+#[test]
+fn every_problem_is_reported_at_once() {
+    let found = problems(&[
+        ("/metadata/name".to_owned(), json!("Harbour")),
+        ("/spec/infraID".to_owned(), Value::Null),
+        (at(AZURE, "location"), Value::Null),
+        (at(AZURE, "cloud"), json!("AzureMoonCloud")),
+        (at(AZURE, "tenantID"), json!("contoso.example")),
+        (at(AZURE, "topology"), json!("Private")),
+        (at(CONTROL_PLANE, "disk/objectEncoding"), Value::Null),
+        (at(CONTROL_PLANE, "file"), Value::Null),
+        (at(CONTROL_PLANE, "managedIdentitiesKeyVault/name"), json!("no")),
+        (at(KMS, "activeKey/keyName"), json!("")),
+    ]);
+    let text: Vec<_> =
+        found.iter().map(|problem| format!("{} {problem}", problem.severity)).collect();
+    insta::assert_snapshot!(text.join("\n"));
+}
+
+#[test]
+fn an_empty_document_lacks_everything_and_says_what() {
+    let found = validate(&HostedCluster::default()).unwrap_err();
+    let fields: Vec<_> = found.iter().map(|problem| problem.field.as_str()).collect();
+    assert_eq!(
+        fields,
+        [
+            "metadata.name",
+            "metadata.namespace",
+            "spec.infraID",
+            "spec.services",
+            "spec.platform.type"
+        ]
+    );
+    let found = problems(&[(AZURE.to_owned(), Value::Null)]);
+    assert_eq!(found[0].field, "spec.platform.azure");
+}
+
+#[test]
+fn a_cluster_of_another_kind_is_named_for_what_it_is() {
+    let field = at(AZURE, "azureAuthenticationConfig");
+    let workload = json!({
+        "azureAuthenticationConfigType": "WorkloadIdentities",
+        "workloadIdentities": {"disk": {"clientID": "x"}},
+    });
+    let found = errors(&[(field, workload)]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("self-managed Azure (WorkloadIdentities)"), "{found:?}");
+
+    let found = errors(&[("/spec/platform/type".to_owned(), json!("AWS"))]);
+    assert!(found[0].contains("this is a cluster on AWS"), "{found:?}");
+}
+
+#[test]
+fn a_misspelled_resource_group_is_pruned_and_the_default_is_reported() {
+    let changes = [
+        (at(AZURE, "resourceGroup"), Value::Null),
+        (at(AZURE, "resourceGroupName"), json!("mine")),
+    ];
+    let validated = validate(&changed(&changes)).unwrap();
+    assert_eq!(validated.hosted_cluster.azure.resource_group, "default");
+    assert_eq!(lints(&changes), ["spec.platform.azure.resourceGroupName"]);
+    let cloud = validate(&changed(&[(at(AZURE, "cloud"), Value::Null)])).unwrap();
+    assert_eq!(cloud.hosted_cluster.azure.cloud, lanyard_vocabulary::Cloud::Public);
+}
+
+#[test]
+fn what_the_schema_lacks_is_a_lint() {
+    let subscription = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups";
+    let network = "providers/Microsoft.Network";
+    let cases: [(String, Value, &str); 12] = [
+        (
+            at(AZURE, "subscriptionID"),
+            json!("my-subscription"),
+            "spec.platform.azure.subscriptionID",
+        ),
+        (at(AZURE, "tenantID"), json!("contoso.com"), "spec.platform.azure.tenantID"),
+        (at(AZURE, "location"), json!("West Europe"), "spec.platform.azure.location"),
+        (at(AZURE, "cloud"), json!("AzureBleuCloud"), "spec.platform.azure.cloud"),
+        (
+            at(AZURE, "vnetID"),
+            json!(format!("{subscription}/g/{network}/virtualNetworks/another")),
+            "spec.platform.azure.subnetID",
+        ),
+        (
+            at(AZURE, "securityGroupID"),
+            json!(format!(
+                "/subscriptions/11111111-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups/g/{network}/networkSecurityGroups/n"
+            )),
+            "spec.platform.azure.securityGroupID",
+        ),
+        (
+            at(CONTROL_PLANE, "managedIdentitiesKeyVault/tenantID"),
+            json!("contoso.com"),
+            "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.managedIdentitiesKeyVault.tenantID",
+        ),
+        (
+            at(CONTROL_PLANE, "file/credentialsSecretName"),
+            json!("HARBOUR-DISK"),
+            "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.file.credentialsSecretName",
+        ),
+        (
+            at(CONTROL_PLANE, "imageRegistry"),
+            Value::Null,
+            "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.imageRegistry",
+        ),
+        (
+            at(AZURE, "azureAuthenticationConfig/managedIdentities/dataPlane/diskMSIClientID"),
+            json!("disk"),
+            "spec.platform.azure.azureAuthenticationConfig.managedIdentities.dataPlane.diskMSIClientID",
+        ),
+        (
+            at(KMS, "backupKey"),
+            example().pointer(&at(KMS, "activeKey")).cloned().unwrap(),
+            "spec.secretEncryption.kms.azure.backupKey",
+        ),
+        ("/spec/services".to_owned(), Value::Null, "spec.services"),
+    ];
+    for (pointer, value, expected) in cases {
+        let found = lints(&[(pointer.clone(), value)]);
+        assert!(found.contains(&expected.to_owned()), "{pointer}: {found:?}");
+        for lint in
+            validate(&changed(&[(pointer, Value::Null)])).map(|v| v.lints).unwrap_or_default()
+        {
+            assert!(lint.hint.is_some(), "{lint}");
+        }
+    }
+}
+
+#[test]
+fn names_that_yaml_reads_as_something_else_are_linted() {
+    for name in ["true", "Null", "123", "1e5", "0x1F", "on", "Y", "-1", "-", "2026-11-21", "nan"] {
+        let found = lints(&[(at(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
+        assert_eq!(found.len(), 1, "{name}: {found:?}");
+    }
+    for name in ["disk", "1-disk", "0xyz", "nullable", "truth", "e5", "a-1"] {
+        let found = lints(&[(at(CONTROL_PLANE, "disk/credentialsSecretName"), json!(name))]);
+        assert_eq!(found, Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn a_component_that_is_switched_off_is_left_out_and_its_identity_still_checked() {
+    let off = ("/spec/capabilities".to_owned(), json!({"disabled": ["ImageRegistry", "Ingress"]}));
+    let validated = validate(&changed(std::slice::from_ref(&off))).unwrap();
+    assert_eq!(validated.hosted_cluster.identities.len(), 7);
+    assert_eq!(lints(&[off.clone(), (at(CONTROL_PLANE, "imageRegistry"), Value::Null)]), [""; 0]);
+    let found = errors(&[off, (at(CONTROL_PLANE, "ingress/objectEncoding"), json!("utf8"))]);
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+#[test]
+fn encryption_without_a_managed_identity_makes_no_component() {
+    let cases = [
+        ("/spec/secretEncryption".to_owned(), Value::Null),
+        ("/spec/secretEncryption".to_owned(), json!({"type": "aescbc"})),
+        ("/spec/secretEncryption/kms".to_owned(), json!({"provider": "AWS", "aws": {}})),
+    ];
+    for change in cases {
+        let cluster = validate(&changed(std::slice::from_ref(&change))).unwrap().hosted_cluster;
+        assert!(
+            !cluster.identities.contains_key(&lanyard_vocabulary::Component::Kms),
+            "{change:?}"
+        );
+        assert_eq!(cluster.encryption, None);
+    }
+    let mut workload = example();
+    let kms = workload.pointer_mut(KMS).unwrap().as_object_mut().unwrap();
+    kms.remove("kms");
+    kms.insert("workloadIdentity".to_owned(), json!({"clientID": "x"}));
+    let validated = validate(&wire(workload)).unwrap();
+    assert_eq!(validated.hosted_cluster.identities.len(), 8);
+    assert_eq!(validated.lints.iter().count(), 1);
+}
+
+#[test]
+fn health_probe_annotations_are_checked_as_the_reference_does() {
+    let annotated = |pairs: &[(&str, &str)]| {
+        let map: serde_json::Map<_, _> =
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+        changed(&[("/metadata/annotations".to_owned(), Value::Object(map))])
+    };
+    let mode = HostedCluster::HEALTH_PROBE_MODE_ANNOTATION;
+    let path = HostedCluster::HEALTH_PROBE_PATH_ANNOTATION;
+    let port = HostedCluster::HEALTH_PROBE_PORT_ANNOTATION;
+    let probe = |pairs: &[(&str, &str)]| {
+        validate(&annotated(pairs)).unwrap().hosted_cluster.azure.health_probe
+    };
+    assert_eq!(probe(&[]), HealthProbe::Shared);
+    assert_eq!(probe(&[(mode, "servicenodeport"), (port, "1")]), HealthProbe::ServiceNodePort);
+    let expected = HealthProbe::SharedAt { path: Some("/ok".to_owned()), port: Some(65535) };
+    assert_eq!(probe(&[(mode, "shared"), (path, "/ok"), (port, "65535")]), expected);
+
+    let cases = [
+        (mode, "Shared", ""),
+        (port, "0", " (must be between 1 and 65535)"),
+        (port, "65536", " (must be between 1 and 65535)"),
+        (port, "http", " (must be a valid port number)"),
+    ];
+    for (key, value, ending) in cases {
+        let found = validate(&annotated(&[(key, value)])).unwrap_err();
+        let messages: Vec<_> = found.iter().map(|problem| problem.message.as_str()).collect();
+        assert_eq!(messages, [format!("invalid value for annotation {key}: {value}{ending}")]);
+    }
+}

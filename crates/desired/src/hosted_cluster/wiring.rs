@@ -1,0 +1,124 @@
+//! What a pod gets to read a credential: a CSI volume, its mount, and variables.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{CSIVolumeSource, EnvVar, Volume, VolumeMount};
+use lanyard_vocabulary::component::{Consumer, Told};
+use lanyard_vocabulary::{Component, SecretName};
+
+use super::ControlPlaneIdentity;
+
+/// The name of the CSI driver.
+pub const CSI_DRIVER: &str = "secrets-store.csi.k8s.io";
+/// The volume attribute with the name of the class.
+pub const CLASS_ATTRIBUTE: &str = "secretProviderClass";
+/// The deployment, and its container, that hands the classes on to the storage drivers.
+pub const STORAGE_OPERATOR: &str = "cluster-storage-operator";
+
+/// What one consumer of a component gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wiring {
+    /// The component.
+    pub component: Component,
+    /// The pod that reads the credential.
+    pub consumer: Consumer,
+    /// The vault secret, and the file in the volume.
+    pub secret_name: SecretName,
+    /// The volume of the pod.
+    pub volume: Volume,
+    /// The mount of the container.
+    pub mount: VolumeMount,
+    /// Variables, of the consumer or of the operator that renders it.
+    pub variables: Vec<ContainerVariable>,
+}
+
+/// A variable of a container.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContainerVariable {
+    /// The deployment.
+    pub deployment: &'static str,
+    /// The container.
+    pub container: &'static str,
+    /// The variable.
+    pub variable: EnvVar,
+}
+
+impl Wiring {
+    /// The class that fills the volume.
+    pub fn class_name(&self) -> Option<&str> {
+        let attributes = self.volume.csi.as_ref()?.volume_attributes.as_ref()?;
+        attributes.get(CLASS_ATTRIBUTE).map(String::as_str)
+    }
+
+    /// The value of a variable.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        let variable = self.variables.iter().find(|variable| variable.variable.name == name)?;
+        variable.variable.value.clone()
+    }
+}
+
+pub(super) fn desired_wiring(
+    component: Component,
+    consumer: &Consumer,
+    identity: &ControlPlaneIdentity,
+) -> Wiring {
+    let class = component.facts().secret_provider_class;
+    Wiring {
+        component,
+        consumer: *consumer,
+        secret_name: identity.secret_name.clone(),
+        volume: Volume {
+            name: consumer.volume.to_owned(),
+            csi: Some(CSIVolumeSource {
+                driver: CSI_DRIVER.to_owned(),
+                read_only: Some(true),
+                volume_attributes: Some(BTreeMap::from([(
+                    CLASS_ATTRIBUTE.to_owned(),
+                    class.to_owned(),
+                )])),
+                ..CSIVolumeSource::default()
+            }),
+            ..Volume::default()
+        },
+        mount: VolumeMount {
+            name: consumer.volume.to_owned(),
+            mount_path: consumer.mount_path.to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        },
+        variables: variables(class, consumer, identity),
+    }
+}
+
+/// Not every consumer is told by a variable, and one variable has two meanings: the full path for
+/// those that read it themselves, the bare name for the network operator.
+fn variables(
+    class: &str,
+    consumer: &Consumer,
+    identity: &ControlPlaneIdentity,
+) -> Vec<ContainerVariable> {
+    let path = format!("{}/{}", consumer.mount_path, identity.secret_name);
+    let variable = |deployment, container, name: &str, value: &str| ContainerVariable {
+        deployment,
+        container,
+        variable: EnvVar {
+            name: name.to_owned(),
+            value: Some(value.to_owned()),
+            ..EnvVar::default()
+        },
+    };
+    match consumer.told {
+        Told::Computed | Told::ClusterIdentity | Told::CloudConfig { .. } => Vec::new(),
+        Told::Environment { name } => {
+            vec![variable(consumer.deployment, consumer.container, name, &path)]
+        }
+        Told::Rendered { operator, class_name, bare_name, name } => vec![
+            variable(operator, operator, class_name, class),
+            variable(operator, operator, bare_name, identity.secret_name.as_str()),
+            variable(consumer.deployment, consumer.container, name, &path),
+        ],
+        Told::StorageOperator { class_name, .. } => {
+            vec![variable(STORAGE_OPERATOR, STORAGE_OPERATOR, class_name, class)]
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What is wrong with an input, all of it, each with its place.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Every problem of an input, in the order in which they were found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(Vec<Problem>);
+
+/// One problem.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The path of the field, such as `spec.platform.azure.location`.
+    pub field: String,
+    /// Whether it stops the work.
+    pub severity: Severity,
+    /// What is wrong. Where a rule of the reference's schema is broken, this is its message.
+    pub message: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// Whether a problem stops the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The input is taken as the message says, and somebody should look at it.
+    Lint,
+    /// The input cannot be used.
+    Error,
+}
+
+impl Severity {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lint => "lint",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl Problems {
+    /// The problems.
+    pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
+        self.0.iter()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether one of them stops the work.
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// Adds an error.
+    pub(crate) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.push(field, Severity::Error, message, None);
+    }
+
+    /// Adds an error and what to do about it.
+    pub(crate) fn error_with_hint(
+        &mut self,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.push(field, Severity::Error, message, Some(hint.into()));
+    }
+
+    /// Adds a lint and what to do about it.
+    pub(crate) fn lint(
+        &mut self,
+        field: impl Into<String>,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.push(field, Severity::Lint, message, Some(hint.into()));
+    }
+
+    fn push(
+        &mut self,
+        field: impl Into<String>,
+        severity: Severity,
+        message: impl Into<String>,
+        hint: Option<String>,
+    ) {
+        let (field, message) = (field.into(), message.into());
+        self.0.push(Problem { field, severity, message, hint });
+    }
+}
+
+impl IntoIterator for Problems {
+    type Item = Problem;
+    type IntoIter = std::vec::IntoIter<Problem>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Problems {
+    type Item = &'a Problem;
+    type IntoIter = std::slice::Iter<'a, Problem>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.field, self.message)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let problems: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        formatter.write_str(&problems.join("; "))
+    }
+}

@@ -1,0 +1,222 @@
+//! Two harmless requests for every component: one that its role grants and one that it refuses.
+//!
+//! They prove the last hops of the flow. Azure authorizes before it looks an object up, so a
+//! missing object behind a granted request answers 404 and proves the right all the same; nothing
+//! here depends on an object that the cluster does not name.
+//!
+//! No refusal rests on a missing assignment in some resource group: each asks for a permission
+//! that the role has nowhere, so it stays a refusal where all the groups of a cluster are one.
+//!
+//! Source: the permissions of the built-in roles; `<type>/read` is what a GET of that type needs.
+
+use std::collections::BTreeMap;
+
+use lanyard_vocabulary::{ArmResourceId, Component, SecretName, VaultName};
+use serde::Serialize;
+
+use crate::hosted_cluster::ValidatedHostedCluster;
+
+#[cfg(test)]
+mod tests;
+
+/// The two requests of a component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProofCalls {
+    /// The request that must be granted.
+    pub granted: ProofCall,
+    /// The request that must be refused.
+    pub refused: ProofCall,
+}
+
+/// A GET request with the identity of a component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProofCall {
+    /// Where the request goes.
+    pub target: ProofTarget,
+    /// The query parameter `api-version`.
+    pub api_version: &'static str,
+    /// The permission that the request needs.
+    pub permission: &'static str,
+    /// What must come back.
+    pub expected: Expected,
+}
+
+/// Where a proof goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProofTarget {
+    /// Azure Resource Manager.
+    Arm {
+        /// The path of the URL, from `/subscriptions`.
+        path: String,
+    },
+    /// The data plane of a vault.
+    Vault {
+        /// The vault.
+        vault: VaultName,
+        /// The object in it.
+        object: VaultObject,
+    },
+}
+
+/// An object of a vault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VaultObject {
+    /// A secret.
+    Secret(SecretName),
+    /// A key.
+    Key(SecretName),
+}
+
+impl VaultObject {
+    /// The path of the URL.
+    pub fn path(&self) -> String {
+        match self {
+            Self::Secret(name) => format!("/secrets/{name}"),
+            Self::Key(name) => format!("/keys/{name}"),
+        }
+    }
+}
+
+/// What must come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Expected {
+    /// 200, or 404 for an object that is not there.
+    Granted,
+    /// 403: `AuthorizationFailed` of Azure Resource Manager, `ForbiddenByRbac` of a vault.
+    Refused,
+}
+
+/// What a row of the table asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Vnet,
+    Subnet,
+    SecurityGroup,
+    VirtualMachines,
+    Disks,
+    NetworkInterfaces,
+    LoadBalancer,
+    StorageAccounts,
+    /// A record of the private zone of the cluster, which needs a base domain.
+    PrivateRecord,
+    /// The key that encrypts, in its own vault.
+    EncryptionKey,
+    /// A secret in the vault of the key.
+    EncryptionVaultSecret,
+}
+
+/// What each role grants and what it has nowhere.
+///
+/// The image registry's account has a name that no HostedCluster knows, so its row lists the
+/// accounts of the group instead of asking for one.
+const PROOFS: [(Component, Subject, Subject); 9] = [
+    (Component::CloudProvider, Subject::LoadBalancer, Subject::Vnet),
+    (Component::NodePoolManagement, Subject::VirtualMachines, Subject::SecurityGroup),
+    (Component::ControlPlaneOperator, Subject::Vnet, Subject::Subnet),
+    (Component::ImageRegistry, Subject::StorageAccounts, Subject::Disks),
+    (Component::Ingress, Subject::Subnet, Subject::PrivateRecord),
+    (Component::Network, Subject::Vnet, Subject::Subnet),
+    (Component::Disk, Subject::Disks, Subject::NetworkInterfaces),
+    (Component::File, Subject::StorageAccounts, Subject::SecurityGroup),
+    (Component::Kms, Subject::EncryptionKey, Subject::EncryptionVaultSecret),
+];
+
+const NETWORK: &str = "2023-11-01";
+const VIRTUAL_MACHINES: &str = "2024-03-01";
+const DISKS: &str = "2023-10-02";
+const STORAGE: &str = "2024-01-01";
+const PRIVATE_DNS: &str = "2024-06-01";
+const VAULT: &str = "7.4";
+const READ_SECRET: &str = "Microsoft.KeyVault/vaults/secrets/getSecret/action";
+
+/// The proofs of every component that the cluster runs.
+pub fn desired_proofs(cluster: &ValidatedHostedCluster) -> BTreeMap<Component, ProofCalls> {
+    let rows = PROOFS.iter().filter(|(component, ..)| cluster.identities.contains_key(component));
+    rows.filter_map(|(component, granted, refused)| {
+        let granted = call(cluster, *granted, Expected::Granted)?;
+        let refused = call(cluster, *refused, Expected::Refused)
+            .or_else(|| secret_of_another(cluster, *component))?;
+        Some((*component, ProofCalls { granted, refused }))
+    })
+    .collect()
+}
+
+/// The refusal that holds for every role and every cluster: a credential of somebody else.
+pub fn secret_of_another(
+    cluster: &ValidatedHostedCluster,
+    component: Component,
+) -> Option<ProofCall> {
+    let own = &cluster.identities.get(&component)?.secret_name;
+    let mut others = cluster.components().map(|(_, identity)| &identity.secret_name);
+    let secret = others.find(|name| !name.as_str().eq_ignore_ascii_case(own.as_str()))?;
+    Some(ProofCall {
+        target: ProofTarget::Vault {
+            vault: cluster.vault.name.clone(),
+            object: VaultObject::Secret(secret.clone()),
+        },
+        api_version: VAULT,
+        permission: READ_SECRET,
+        expected: Expected::Refused,
+    })
+}
+
+fn call(
+    cluster: &ValidatedHostedCluster,
+    subject: Subject,
+    expected: Expected,
+) -> Option<ProofCall> {
+    let managed = cluster.managed_group();
+    let azure = &cluster.azure;
+    let of_group = |kind: &str| ProofTarget::Arm { path: format!("{managed}/providers/{kind}") };
+    let of_id = |id: &ArmResourceId| ProofTarget::Arm { path: id.to_string() };
+    let (target, api_version, permission) = match subject {
+        Subject::Vnet => (of_id(&azure.vnet), NETWORK, "Microsoft.Network/virtualNetworks/read"),
+        Subject::Subnet => {
+            (of_id(&azure.subnet), NETWORK, "Microsoft.Network/virtualNetworks/subnets/read")
+        }
+        Subject::SecurityGroup => {
+            let permission = "Microsoft.Network/networkSecurityGroups/read";
+            (of_id(&azure.security_group), NETWORK, permission)
+        }
+        Subject::LoadBalancer => {
+            let name = cluster.infra_id.as_str();
+            let id = managed.provider("Microsoft.Network/loadBalancers", name);
+            (of_id(&id), NETWORK, "Microsoft.Network/loadBalancers/read")
+        }
+        Subject::NetworkInterfaces => {
+            let permission = "Microsoft.Network/networkInterfaces/read";
+            (of_group("Microsoft.Network/networkInterfaces"), NETWORK, permission)
+        }
+        Subject::VirtualMachines => {
+            let permission = "Microsoft.Compute/virtualMachines/read";
+            (of_group("Microsoft.Compute/virtualMachines"), VIRTUAL_MACHINES, permission)
+        }
+        Subject::Disks => {
+            (of_group("Microsoft.Compute/disks"), DISKS, "Microsoft.Compute/disks/read")
+        }
+        Subject::StorageAccounts => {
+            let permission = "Microsoft.Storage/storageAccounts/read";
+            (of_group("Microsoft.Storage/storageAccounts"), STORAGE, permission)
+        }
+        Subject::PrivateRecord => {
+            let zone = format!("{}.{}", cluster.name, cluster.base_domain.as_ref()?);
+            let zone = managed.provider("Microsoft.Network/privateDnsZones", &zone);
+            let permission = "Microsoft.Network/privateDnsZones/A/read";
+            (of_id(&zone.child("A", "api")), PRIVATE_DNS, permission)
+        }
+        Subject::EncryptionKey => {
+            let key = &cluster.encryption.as_ref()?.active_key;
+            let object = VaultObject::Key(key.name.clone());
+            let target = ProofTarget::Vault { vault: key.vault.clone(), object };
+            (target, VAULT, "Microsoft.KeyVault/vaults/keys/read")
+        }
+        Subject::EncryptionVaultSecret => {
+            let key = &cluster.encryption.as_ref()?.active_key;
+            let object = VaultObject::Secret(key.name.clone());
+            let target = ProofTarget::Vault { vault: key.vault.clone(), object };
+            (target, VAULT, READ_SECRET)
+        }
+    };
+    Some(ProofCall { target, api_version, permission, expected })
+}

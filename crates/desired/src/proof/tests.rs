@@ -1,0 +1,76 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixture::{AZURE, changed, valid};
+
+fn line(call: &ProofCall) -> String {
+    let place = match &call.target {
+        ProofTarget::Arm { path } => path.clone(),
+        ProofTarget::Vault { vault, object } => format!("{vault}{}", object.path()),
+    };
+    format!("{place}?api-version={} needs {}", call.api_version, call.permission)
+}
+
+fn lines(cluster: &ValidatedHostedCluster) -> String {
+    let lines = desired_proofs(cluster).into_iter().map(|(component, calls)| {
+        format!("{component}\n  + {}\n  - {}", line(&calls.granted), line(&calls.refused))
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_component_has_its_two_requests() {
+    let cluster = valid(&changed(&[]));
+    let text = lines(&cluster).replace("0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40", "S");
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_table_has_a_row_for_every_component() {
+    let rows: BTreeSet<_> = PROOFS.iter().map(|(component, ..)| *component).collect();
+    assert_eq!(rows, BTreeSet::from(Component::ALL));
+}
+
+#[test]
+fn what_is_granted_and_what_is_refused_never_ask_for_the_same() {
+    let one_group = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups/one/providers/Microsoft.Network";
+    let single = [
+        (format!("{AZURE}/resourceGroup"), json!("one")),
+        (format!("{AZURE}/vnetID"), json!(format!("{one_group}/virtualNetworks/vv"))),
+        (format!("{AZURE}/subnetID"), json!(format!("{one_group}/virtualNetworks/vv/subnets/s"))),
+        (format!("{AZURE}/securityGroupID"), json!(format!("{one_group}/networkSecurityGroups/n"))),
+    ];
+    for changes in [&[][..], &single[..]] {
+        let proofs = desired_proofs(&valid(&changed(changes)));
+        assert_eq!(proofs.len(), 9);
+        for (component, calls) in proofs {
+            assert_ne!(calls.granted.permission, calls.refused.permission, "{component}");
+            assert_eq!(calls.granted.expected, Expected::Granted);
+            assert_eq!(calls.refused.expected, Expected::Refused);
+        }
+    }
+}
+
+#[test]
+fn without_a_zone_the_ingress_is_refused_the_secret_of_another() {
+    let cluster = valid(&changed(&[("/spec/dns".to_owned(), Value::Null)]));
+    let refused = &desired_proofs(&cluster)[&Component::Ingress].refused;
+    let own = &cluster.identities[&Component::Ingress].secret_name;
+    match &refused.target {
+        ProofTarget::Vault { vault, object: VaultObject::Secret(name) } => {
+            assert_eq!(vault, &cluster.vault.name);
+            assert_ne!(name, own);
+        }
+        target => panic!("{target:?}"),
+    }
+}
+
+#[test]
+fn a_component_that_does_not_run_proves_nothing() {
+    let cluster = valid(&changed(&[("/spec/secretEncryption".to_owned(), Value::Null)]));
+    let proofs = desired_proofs(&cluster);
+    assert_eq!(proofs.len(), 8);
+    assert!(!proofs.contains_key(&Component::Kms));
+}

@@ -1,0 +1,104 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::fixture::{AZURE, CONTROL_PLANE, EXAMPLE, changed, desired_of};
+
+fn rendered(desired: &Desired) -> Vec<RenderedFile> {
+    render(desired).unwrap()
+}
+
+fn file(files: &[RenderedFile], name: &str) -> Value {
+    let found = files.iter().find(|file| file.name == name).unwrap();
+    serde_saphyr::from_str(&found.text).unwrap()
+}
+
+#[test]
+fn the_example_as_files() {
+    let files = rendered(&desired_of(&changed(&[])));
+    let text: Vec<_> = files.iter().map(|file| format!("# {}\n{}", file.name, file.text)).collect();
+    insta::assert_snapshot!(text.join("---\n"));
+}
+
+#[test]
+fn texts_that_look_like_something_else_stay_texts() {
+    for name in ["true", "null", "123", "1e5", "0x1f", "0644", "-", "no", "on", "2026-11-21"] {
+        let field = format!("{CONTROL_PLANE}/ingress/credentialsSecretName");
+        let desired = desired_of(&changed(&[
+            (field, json!(name)),
+            (format!("{AZURE}/location"), json!("1e5")),
+            (format!("{AZURE}/resourceGroup"), json!("0644")),
+        ]));
+        let files = rendered(&desired);
+        let class = file(&files, "secretproviderclass-managed-azure-ingress.yaml");
+        let parameters = &class["spec"]["parameters"];
+        assert_eq!(parameters["usePodIdentity"], "false");
+        assert_eq!(parameters["useVMManagedIdentity"], "true");
+        let wired = desired.secret_provider_class("managed-azure-ingress").unwrap();
+        assert_eq!(parameters["objects"], wired.spec.parameters.as_ref().unwrap()["objects"]);
+        let secret = file(&files, "secret-cloud-network-config-controller-creds.yaml");
+        assert_eq!(secret["stringData"]["azure_region"], "1e5");
+        assert_eq!(secret["stringData"]["azure_resourcegroup"], "0644");
+        // Readers of YAML 1.1 know more words than ours.
+        let text = &files.iter().find(|f| f.name.starts_with("secret-cloud-network")).unwrap().text;
+        assert!(!text.contains(": 0644\n") && !text.contains(": 1e5\n"), "{text}");
+    }
+}
+
+#[test]
+fn every_file_is_read_again_as_what_was_desired() {
+    let desired = desired_of(&changed(&[]));
+    let files = rendered(&desired);
+    for class in &desired.secret_provider_classes {
+        let name = format!("secretproviderclass-{}.yaml", class.metadata.name.as_ref().unwrap());
+        assert_eq!(file(&files, &name), serde_json::to_value(class).unwrap());
+    }
+    let map = file(&files, "configmap-azure-cloud-config.yaml");
+    assert_eq!(map, serde_json::to_value(&desired.config_maps[0]).unwrap());
+    let secret = file(&files, "secret-azure-kms-config.yaml");
+    assert_eq!(secret["kind"], "Secret");
+    assert!(secret["stringData"]["cloud.conf"].as_str().unwrap().ends_with("\n}"));
+}
+
+#[test]
+fn file_names_are_distinct_and_in_order() {
+    let files = rendered(&desired_of(&changed(&[])));
+    assert!(files.is_sorted_by(|one, two| one.name < two.name));
+    assert_eq!(files.len(), 9 + 1 + 5 + 1 + 11);
+    assert!(files.iter().all(|file| file.text.ends_with('\n')));
+}
+
+/// The same document with the entries of every mapping in another order.
+fn shuffled(value: &Value, seed: u64) -> String {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.iter().collect();
+            let turn = usize::try_from(seed).unwrap() % entries.len().max(1);
+            entries.rotate_left(turn);
+            if seed % 2 == 1 {
+                entries.reverse();
+            }
+            let entries: Vec<_> = entries
+                .into_iter()
+                .map(|(key, value)| format!("{}: {}", json!(key), shuffled(value, seed / 2 + 1)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(|item| shuffled(item, seed)).collect();
+            format!("[{}]", items.join(", "))
+        }
+        value => value.to_string(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn the_order_of_the_input_does_not_change_a_byte(seed in 0..1000_u64) {
+        let value: Value = serde_saphyr::from_str(EXAMPLE).unwrap();
+        let wire = lanyard_api::HostedCluster::parse_yaml(&shuffled(&value, seed)).unwrap();
+        prop_assert_eq!(rendered(&desired_of(&wire)), rendered(&desired_of(&changed(&[]))));
+    }
+}
