@@ -1,0 +1,143 @@
+//! What clients read before anything else: endpoints, tenants, subscriptions, locations.
+
+use http::StatusCode;
+use lanyard_vocabulary::cloud::Endpoints;
+use serde_json::{Value, json};
+
+use super::gate::{authenticate, enter, list, path_scope, reply, scope};
+use super::refusal::bad_request;
+use super::resources::Subscription;
+use crate::authorization::AccessScope;
+use crate::call::Call;
+use crate::request::Reply;
+
+/// Regions of the locations list: the one of the world is always among them.
+const LOCATIONS: [(&str, &str); 4] = [
+    ("centralus", "Central US"),
+    ("eastus", "East US"),
+    ("northeurope", "North Europe"),
+    ("westeurope", "West Europe"),
+];
+
+/// `GET /metadata/endpoints`: one object from 2022-09-01 on, an array before. No token is needed.
+pub(super) fn endpoints(call: &mut Call<'_>) -> Result<Reply, Reply> {
+    let Ok(version) = call.api_version() else {
+        return Err(bad_request("MissingApiVersionParameter", "`api-version` is required."));
+    };
+    let as_array = version < "2022";
+    let cloud = call.site.cloud;
+    let Some(endpoints) = cloud.endpoints() else {
+        return Err(bad_request("CloudNotFound", "The cloud has no fixed endpoints."));
+    };
+    let name = match cloud.name() {
+        "AzurePublicCloud" => "AzureCloud",
+        "AzureUSGovernmentCloud" => "AzureUSGovernment",
+        other => other,
+    };
+    let document = endpoints_document(name, endpoints);
+    let body = if as_array { json!([document]) } else { document };
+    Ok(reply(call, StatusCode::OK, &body))
+}
+
+fn endpoints_document(name: &str, endpoints: &Endpoints) -> Value {
+    let suffix = endpoints.arm_audience.trim_start_matches("https://management.");
+    json!({
+        "name": name,
+        "resourceManager": format!("{}/", endpoints.arm_url()),
+        "portal": "https://portal.azure.com",
+        "graph": "https://graph.windows.net/",
+        "graphAudience": "https://graph.windows.net/",
+        "microsoftGraphResourceId": "https://graph.microsoft.com/",
+        "gallery": "https://gallery.azure.com/",
+        "batch": "https://batch.core.windows.net/",
+        "media": "https://rest.media.azure.net",
+        "activeDirectoryDataLake": "https://datalake.azure.net/",
+        "sqlManagement": "https://management.core.windows.net:8443/",
+        "vmImageAliasDoc": "https://raw.githubusercontent.com/Azure/azure-rest-api-specs/main/arm-compute/quickstart-templates/aliases.json",
+        "authentication": {
+            "loginEndpoint": endpoints.authority_url(),
+            "audiences": [format!("{}/", endpoints.arm_audience), format!("{}/", endpoints.arm_url())],
+            "tenant": "common",
+            "identityProvider": "AAD",
+        },
+        "suffixes": {
+            "keyVaultDns": endpoints.vault_suffix,
+            "mhsmDns": endpoints.managed_hsm_suffix,
+            "storage": suffix,
+            "acrLoginServer": "azurecr.io",
+            "sqlServerHostname": "database.windows.net",
+        },
+    })
+}
+
+/// `GET /tenants`: those in which the caller has an identity.
+pub(super) fn tenants(call: &mut Call<'_>) -> Result<Reply, Reply> {
+    let caller = authenticate(call)?;
+    let tenant = json!({
+        "id": format!("/tenants/{}", caller.tenant),
+        "tenantId": caller.tenant,
+        "tenantCategory": "Home",
+        "displayName": "lanyard",
+    });
+    list(call, vec![tenant])
+}
+
+/// `GET /subscriptions`: those in which the caller has an assignment at any scope.
+pub(super) fn subscriptions(call: &mut Call<'_>) -> Result<Reply, Reply> {
+    let caller = authenticate(call)?;
+    let world = call.world();
+    let mut items = Vec::new();
+    for subscription in &world.resources.subscriptions {
+        let whole = subscription_scope(subscription)?;
+        let visible = world
+            .authorization
+            .of_principal(caller.object_id)
+            .any(|held| held.scope.contains(&whole) || whole.contains(&held.scope));
+        if visible && subscription.tenant == caller.tenant {
+            items.push(wire(subscription));
+        }
+    }
+    list(call, items)
+}
+
+/// `GET /subscriptions/{id}`.
+pub(super) fn subscription(call: &mut Call<'_>) -> Result<Reply, Reply> {
+    let whole = path_scope(call)?;
+    enter(call, "Microsoft.Resources/subscriptions/read", &whole)?;
+    let found = call.world().resources.subscription(call.parameter("subscription")).map(wire);
+    Ok(reply(call, StatusCode::OK, &found.unwrap_or_default()))
+}
+
+/// `GET /subscriptions/{id}/locations`.
+pub(super) fn locations(call: &mut Call<'_>) -> Result<Reply, Reply> {
+    let whole = scope(&format!("/subscriptions/{}", call.parameter("subscription")))?;
+    enter(call, "Microsoft.Resources/subscriptions/locations/read", &whole)?;
+    let items = LOCATIONS.map(|(name, title)| {
+        json!({
+            "id": format!("{whole}/locations/{name}"),
+            "name": name,
+            "type": "Region",
+            "displayName": title,
+            "regionalDisplayName": title,
+            "metadata": { "regionType": "Physical", "regionCategory": "Recommended" },
+        })
+    });
+    list(call, items.into())
+}
+
+fn subscription_scope(subscription: &Subscription) -> Result<AccessScope, Reply> {
+    scope(&format!("/subscriptions/{}", subscription.id))
+}
+
+fn wire(subscription: &Subscription) -> Value {
+    json!({
+        "id": format!("/subscriptions/{}", subscription.id),
+        "subscriptionId": subscription.id,
+        "tenantId": subscription.tenant,
+        "displayName": subscription.name,
+        "state": "Enabled",
+        "authorizationSource": "RoleBased",
+        "managedByTenants": [],
+        "subscriptionPolicies": { "spendingLimit": "Off" },
+    })
+}
