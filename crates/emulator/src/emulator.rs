@@ -12,9 +12,11 @@ use tokio::task::JoinHandle;
 use crate::authority::{AuthorityError, LocalAuthority};
 use crate::call::Ids;
 use crate::engine::Engine;
+use crate::keys::SecretText;
 use crate::ledger::LedgerEntry;
 use crate::seed::{self, SeedError, WorldPlan};
 use crate::server::{Gate, is_local, serve};
+use crate::services::imds::Machine;
 use crate::store::{Store, StoreError};
 use crate::world::World;
 
@@ -74,6 +76,7 @@ impl StartError {
             ),
             Self::Listen { .. } => Some("choose another port, or port 0 for a free one"),
             Self::Store(error) => Some(error.hint()),
+            Self::Seed(error) => error.hint(),
             _ => None,
         }
     }
@@ -149,7 +152,9 @@ impl Builder {
             let mut world = World::default();
             if let Some(plan) = &self.plan {
                 seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
+                world.imds.machine = Machine::of(plan, &mut ids);
             }
+            world.imds.identity_header = Some(SecretText::new(ids.hex32()));
             (LocalAuthority::generate()?, world)
         };
         let engine = Engine::new(self.clock, Arc::new(authority), world, ids, store);

@@ -3,6 +3,8 @@
 //! Every operation but the CA certificate wants the header `x-lanyard-control: 1`, which a web
 //! page cannot send to another origin.
 
+mod changes;
+
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -46,6 +48,34 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         path: "/lanyard/v1/operations",
         support: Support::Full,
         handler: |call| guarded(call, operations),
+    },
+    Operation {
+        id: "Guests_Get",
+        method: Method::GET,
+        path: "/lanyard/v1/guests",
+        support: Support::Full,
+        handler: |call| guarded(call, changes::guests),
+    },
+    Operation {
+        id: "Identities_Rotate",
+        method: Method::POST,
+        path: "/lanyard/v1/rotate",
+        support: Support::Full,
+        handler: |call| guarded(call, changes::rotate),
+    },
+    Operation {
+        id: "Drills_Add",
+        method: Method::POST,
+        path: "/lanyard/v1/drills",
+        support: Support::Full,
+        handler: |call| guarded(call, changes::drill),
+    },
+    Operation {
+        id: "FederatedToken_Mint",
+        method: Method::POST,
+        path: "/lanyard/v1/federated-token",
+        support: Support::Full,
+        handler: |call| guarded(call, changes::mint),
     },
     Operation {
         id: "Faults_List",
@@ -137,11 +167,31 @@ fn world(call: &mut Call<'_>) -> Result<Reply, Reply> {
         .iter()
         .map(|tenant| json!({ "id": tenant.id, "domains": tenant.domains }))
         .collect();
+    let components: Vec<_> = world
+        .roster
+        .holders
+        .iter()
+        .map(|holder| {
+            json!({
+                "component": holder.component.name(),
+                "clientId": holder.client_id,
+                "objectId": holder.object_id,
+                "tenant": holder.tenant,
+                "resourceId": holder.resource_id,
+                "vaultHost": holder.vault_host,
+                "secretName": holder.secret_name,
+                "encoding": holder.encoding,
+                "notBefore": holder.not_before,
+                "faults": holder.faults,
+            })
+        })
+        .collect();
     let principals: Vec<_> = world.directory.principals.iter().map(described).collect();
     Ok(Reply::json(
         StatusCode::OK,
         &json!({
             "tenants": tenants,
+            "components": components,
             "principals": principals,
             "issuers": world.directory.issuers.keys().collect::<Vec<_>>(),
             "imds": { "assigned": world.imds.assigned, "location": world.imds.machine.location },

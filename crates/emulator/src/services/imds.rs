@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::call::{ApiVersionProblem, Call};
+use crate::call::{ApiVersionProblem, Call, Ids};
 use crate::directory::Principal;
 use crate::keys::SecretText;
 use crate::operations::{Operation, Support};
 use crate::request::{Reply, Request};
+use crate::seed::WorldPlan;
 use crate::services::entra::{RESOURCE_UNKNOWN, is_known_resource};
 use crate::token::{Grant, Issued, Proof, issue};
 
@@ -46,6 +47,20 @@ pub(crate) struct Machine {
     pub(crate) id: Uuid,
     /// The cloud.
     pub(crate) cloud: Cloud,
+}
+
+impl Machine {
+    /// The machine of a plan: a node in its managed resource group.
+    pub(crate) fn of(plan: &WorldPlan, ids: &mut Ids) -> Self {
+        Self {
+            name: format!("{}-node-0", plan.infra_id),
+            location: plan.location.clone(),
+            subscription: plan.subscription.to_string(),
+            resource_group: plan.managed_resource_group.clone(),
+            id: ids.uuid(),
+            cloud: plan.cloud,
+        }
+    }
 }
 
 impl Default for Machine {
