@@ -1,0 +1,200 @@
+//! Why a vault was not read.
+
+use std::fmt;
+use std::time::Duration;
+
+use lanyard_vocabulary::Hop;
+
+/// A vault was not read. No variant carries a value that came from the vault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VaultError {
+    /// There is no such object or version.
+    #[error("the vault has no such object: {0}")]
+    NotFound(VaultReply),
+    /// The version is disabled.
+    #[error("the object is disabled: {0}")]
+    Disabled(VaultReply),
+    /// The identity may not read it.
+    #[error("the vault forbids it: {0}")]
+    Forbidden(VaultReply),
+    /// The vault does not accept the token.
+    #[error("the vault does not accept the token: {0}")]
+    Unauthorized(VaultReply),
+    /// Too many requests.
+    #[error("the vault throttles: {reply}")]
+    Throttled {
+        /// What came back.
+        reply: VaultReply,
+        /// How long the vault asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The vault failed on its side.
+    #[error("the vault failed: {reply}")]
+    Unavailable {
+        /// What came back.
+        reply: VaultReply,
+        /// How long the vault asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// A status that a read does not have.
+    #[error("the vault answered what a read does not have: {0}")]
+    Unexpected(VaultReply),
+    /// A success whose body is not what a read gives.
+    #[error("the vault's answer is not what a read gives: {problem}")]
+    Malformed {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// There is no token for the vault.
+    #[error("there is no token for the vault")]
+    Token {
+        /// The credential's own error.
+        #[source]
+        source: azure_core::Error,
+    },
+    /// The request was not answered.
+    #[error("the vault was not reached")]
+    Unreachable {
+        /// The transport's own error.
+        #[source]
+        source: azure_core::Error,
+    },
+    /// The vault's URL, or the challenge that came from it, is not one to send a token to.
+    #[error("the vault is not one to send a token to")]
+    Untrusted {
+        /// The client's own error.
+        #[source]
+        source: azure_core::Error,
+    },
+}
+
+impl VaultError {
+    /// What to do next.
+    pub fn hint(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NotFound(_) => {
+                "the identity may read the vault, so check objectName, objectType and objectVersion; a deleted object has to be recovered"
+            }
+            Self::Disabled(_) => "enable the version, or name another one in objectVersion",
+            Self::Forbidden(reply) => return Some(forbidden_hint(reply)),
+            Self::Unauthorized(_) => {
+                "compare the tenant of the identity with the tenant of the vault, and the cloud with the vault's suffix"
+            }
+            Self::Throttled { .. } => {
+                "wait; every client of the vault shares its limit, so read less often or spread the objects over vaults"
+            }
+            Self::Unavailable { .. } => "wait, and see the health of Key Vault in the region",
+            Self::Unexpected(_) | Self::Malformed { .. } => {
+                "check that the host is a Key Vault and that no proxy answers in its place"
+            }
+            Self::Token { .. } => {
+                "see the cause: the identity got no token, and the vault was not asked"
+            }
+            Self::Unreachable { .. } => {
+                "check keyvaultName, DNS, the proxy settings, the trusted roots, and the vault's firewall"
+            }
+            Self::Untrusted { .. } => {
+                "check that the vault's host ends in the suffix of its cloud and that no proxy answers in its place"
+            }
+        })
+    }
+
+    /// Whether and when the same read may succeed.
+    pub fn retry(&self) -> RetryClass {
+        match self {
+            Self::NotFound(_) | Self::Disabled(_) => RetryClass::Invalid,
+            Self::Forbidden(_) | Self::Unauthorized(_) | Self::Untrusted { .. } => {
+                RetryClass::Denied
+            }
+            Self::Throttled { retry_after, .. } => RetryClass::Throttled { after: *retry_after },
+            Self::Unavailable { retry_after: Some(after), .. } => {
+                RetryClass::Throttled { after: Some(*after) }
+            }
+            Self::Unavailable { .. }
+            | Self::Unexpected(_)
+            | Self::Malformed { .. }
+            | Self::Token { .. }
+            | Self::Unreachable { .. } => RetryClass::Transient,
+        }
+    }
+
+    /// The hop that is broken: the way to the token, or the vault itself.
+    pub fn hop(&self) -> Hop {
+        if matches!(self, Self::Token { .. }) { Hop::ImdsToken } else { Hop::VaultRead }
+    }
+
+    /// The status that came back, where something did.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::NotFound(reply)
+            | Self::Disabled(reply)
+            | Self::Forbidden(reply)
+            | Self::Unauthorized(reply)
+            | Self::Unexpected(reply)
+            | Self::Throttled { reply, .. }
+            | Self::Unavailable { reply, .. } => Some(reply.status),
+            _ => None,
+        }
+    }
+}
+
+/// Whether and when a failed request may succeed unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RetryClass {
+    /// Not before the request or what it names changes.
+    Invalid,
+    /// Not before somebody grants something; grants take minutes to work.
+    Denied,
+    /// Soon, with a growing pause.
+    Transient,
+    /// After a pause.
+    Throttled {
+        /// The pause that was asked for.
+        after: Option<Duration>,
+    },
+}
+
+/// What a vault answered when it did not give the object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultReply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The error code.
+    pub code: Option<String>,
+    /// The code of the inner error, which says more (`ForbiddenByRbac`).
+    pub inner_code: Option<String>,
+    /// The message, shortened to [`VaultReply::LONGEST_MESSAGE`] characters.
+    pub message: String,
+}
+
+impl VaultReply {
+    /// How much of a message is kept.
+    pub const LONGEST_MESSAGE: usize = 400;
+}
+
+impl fmt::Display for VaultReply {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.status)?;
+        for code in [&self.code, &self.inner_code].into_iter().flatten() {
+            write!(formatter, " {code}")?;
+        }
+        if self.message.is_empty() { Ok(()) } else { write!(formatter, " ({})", self.message) }
+    }
+}
+
+fn forbidden_hint(reply: &VaultReply) -> &'static str {
+    match reply.inner_code.as_deref() {
+        Some("ForbiddenByRbac") => {
+            "assign `Key Vault Secrets User` to the identity at the secret or the vault (`Key Vault Crypto User` for keys, `Key Vault Certificate User` for certificates); an assignment takes up to 10 minutes to work"
+        }
+        Some("ForbiddenByPolicy") => {
+            "the vault uses access policies: give the identity `get` (and `list` for a version history) for this kind of object"
+        }
+        Some("ForbiddenByFirewall" | "ForbiddenByConnection") => {
+            "the vault's network rules refuse this address: allow it, or go through the private endpoint"
+        }
+        _ => "give the identity the right to read this object, and see the vault's network rules",
+    }
+}

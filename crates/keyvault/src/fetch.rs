@@ -1,0 +1,247 @@
+//! Reading the objects that a class asks for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use lanyard_api::{ObjectEntry, ObjectKind, ObjectVersion, ProviderParameters};
+use lanyard_vocabulary::{Hop, SecretName};
+
+use crate::error::{RetryClass, VaultError};
+use crate::history::{HistoryError, asked_version, select_history};
+use crate::source::{ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret};
+
+/// How many reads are under way at once. A vault's limit is for all of its clients.
+const CONCURRENT_READS: usize = 8;
+
+/// An object as a class names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectReference {
+    /// `objectType`.
+    pub kind: ObjectKind,
+    /// `objectName`.
+    pub name: SecretName,
+    /// The version; nothing for the current one.
+    pub version: Option<ObjectVersion>,
+}
+
+impl fmt::Display for ObjectReference {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} `{}`", self.kind, self.name)?;
+        match &self.version {
+            Some(version) => write!(formatter, " version `{version}`"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An object could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The vault did not give the object.
+    #[error("could not read {object}")]
+    Object {
+        /// What was to be read.
+        object: ObjectReference,
+        /// What came back.
+        #[source]
+        source: VaultError,
+    },
+    /// The vault did not list the versions of an object.
+    #[error("could not list the versions of {object}")]
+    Versions {
+        /// Whose versions.
+        object: ObjectReference,
+        /// What came back.
+        #[source]
+        source: VaultError,
+    },
+    /// The listed versions are not what the history needs.
+    #[error("could not choose the version history of {object}")]
+    History {
+        /// Whose history.
+        object: ObjectReference,
+        /// What is wrong.
+        #[source]
+        source: HistoryError,
+    },
+}
+
+impl ReadError {
+    /// Which object it is about.
+    pub fn object(&self) -> &ObjectReference {
+        match self {
+            Self::Object { object, .. }
+            | Self::Versions { object, .. }
+            | Self::History { object, .. } => object,
+        }
+    }
+
+    /// The vault's error, if the vault is to blame.
+    pub fn vault(&self) -> Option<&VaultError> {
+        match self {
+            Self::Object { source, .. } | Self::Versions { source, .. } => Some(source),
+            Self::History { .. } => None,
+        }
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::History { .. } => Some("enable a version, or correct objectVersion"),
+            Self::Object { source, .. } | Self::Versions { source, .. } => source.hint(),
+        }
+    }
+
+    /// Whether and when the same read may succeed.
+    pub fn retry(&self) -> RetryClass {
+        self.vault().map_or(RetryClass::Invalid, VaultError::retry)
+    }
+
+    /// The hop that is broken.
+    pub fn hop(&self) -> Hop {
+        self.vault().map_or(Hop::VaultRead, VaultError::hop)
+    }
+}
+
+/// What a vault gave for one object.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum VaultObject {
+    /// A secret.
+    Secret(VaultSecret),
+    /// The public part of a key.
+    Key(VaultKey),
+    /// A certificate without its private key.
+    Certificate(VaultCertificate),
+}
+
+impl VaultObject {
+    /// Which version it is.
+    pub fn version(&self) -> &ObjectVersion {
+        match self {
+            Self::Secret(secret) => &secret.version,
+            Self::Key(key) => &key.version,
+            Self::Certificate(certificate) => &certificate.version,
+        }
+    }
+
+    /// What the vault tells about it.
+    pub fn attributes(&self) -> &ObjectAttributes {
+        match self {
+            Self::Secret(secret) => &secret.attributes,
+            Self::Key(key) => &key.attributes,
+            Self::Certificate(certificate) => &certificate.attributes,
+        }
+    }
+}
+
+/// One object for one file of a class. Entries that ask for the same version share it.
+#[derive(Debug, Clone)]
+pub struct FetchedObject {
+    /// The entry that asked for it.
+    pub entry: ObjectEntry,
+    /// Its place in the entry's version history, if the entry asks for one.
+    pub place: Option<usize>,
+    /// The object.
+    pub object: Arc<VaultObject>,
+}
+
+impl FetchedObject {
+    /// What was read.
+    pub fn reference(&self) -> ObjectReference {
+        let (kind, name) = (self.entry.kind, self.entry.name.clone());
+        ObjectReference { kind, name, version: Some(self.object.version().clone()) }
+    }
+}
+
+/// Reads every object that a class asks for, in the order of its entries: one read for each
+/// distinct object and version, a bounded number of them at once. The first failure in that order
+/// is the one that is told.
+pub async fn fetch_objects(
+    parameters: &ProviderParameters,
+    source: &dyn SecretSource,
+) -> Result<Vec<FetchedObject>, ReadError> {
+    let histories = fetch_histories(&parameters.objects, source).await?;
+    let wanted: Vec<Wanted<'_>> = wanted_objects(&parameters.objects, &histories);
+    let mut distinct: Vec<&ObjectReference> = Vec::new();
+    for want in &wanted {
+        if !distinct.contains(&&want.object) {
+            distinct.push(&want.object);
+        }
+    }
+    let reads = distinct.iter().map(|object| fetch_object(object, source));
+    let objects: Vec<Arc<VaultObject>> =
+        stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
+    let fetched = wanted.iter().filter_map(|want| {
+        let read = distinct.iter().position(|object| **object == want.object)?;
+        let object = Arc::clone(objects.get(read)?);
+        Some(FetchedObject { entry: want.entry.clone(), place: want.place, object })
+    });
+    Ok(fetched.collect())
+}
+
+/// One file's worth of reading.
+struct Wanted<'a> {
+    entry: &'a ObjectEntry,
+    place: Option<usize>,
+    object: ObjectReference,
+}
+
+/// The versions of each entry that asks for a history; none for the others.
+async fn fetch_histories(
+    entries: &[ObjectEntry],
+    source: &dyn SecretSource,
+) -> Result<Vec<Vec<ObjectVersion>>, ReadError> {
+    let histories = entries.iter().map(|entry| async move {
+        if entry.history <= 1 {
+            return Ok(Vec::new());
+        }
+        let object = || reference(entry, entry.version.clone());
+        let listed = source
+            .fetch_versions(entry.kind, &entry.name)
+            .await
+            .map_err(|source| ReadError::Versions { object: object(), source })?;
+        select_history(listed, entry.version.as_ref(), entry.history)
+            .map_err(|source| ReadError::History { object: object(), source })
+    });
+    stream::iter(histories).buffered(CONCURRENT_READS).try_collect().await
+}
+
+fn wanted_objects<'a>(
+    entries: &'a [ObjectEntry],
+    histories: &[Vec<ObjectVersion>],
+) -> Vec<Wanted<'a>> {
+    let mut wanted = Vec::new();
+    for (entry, history) in entries.iter().zip(histories) {
+        if entry.history <= 1 {
+            let object = reference(entry, asked_version(entry.version.as_ref()).cloned());
+            wanted.push(Wanted { entry, place: None, object });
+        }
+        for (place, version) in history.iter().enumerate() {
+            let object = reference(entry, Some(version.clone()));
+            wanted.push(Wanted { entry, place: Some(place), object });
+        }
+    }
+    wanted
+}
+
+fn reference(entry: &ObjectEntry, version: Option<ObjectVersion>) -> ObjectReference {
+    ObjectReference { kind: entry.kind, name: entry.name.clone(), version }
+}
+
+async fn fetch_object(
+    object: &ObjectReference,
+    source: &dyn SecretSource,
+) -> Result<Arc<VaultObject>, ReadError> {
+    let (name, version) = (&object.name, object.version.as_ref());
+    let fetched = match object.kind {
+        ObjectKind::Secret => source.fetch_secret(name, version).await.map(VaultObject::Secret),
+        ObjectKind::Key => source.fetch_key(name, version).await.map(VaultObject::Key),
+        ObjectKind::Certificate => {
+            source.fetch_certificate(name, version).await.map(VaultObject::Certificate)
+        }
+    };
+    fetched.map(Arc::new).map_err(|source| ReadError::Object { object: object.clone(), source })
+}

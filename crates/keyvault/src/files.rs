@@ -1,0 +1,53 @@
+//! From the parameters of a class to the files of a volume.
+
+use lanyard_api::ProviderParameters;
+use lanyard_vocabulary::Hop;
+
+use crate::decode::{DecodeError, FileOptions, MountedFile, decode_files};
+use crate::fetch::{ReadError, fetch_objects};
+use crate::source::SecretSource;
+
+/// The files of a volume could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FetchError {
+    /// An object could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// An object was read but cannot become its file.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+impl FetchError {
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Read(error) => error.hint().map(str::to_owned),
+            Self::Decode(error) => error.hint(),
+        }
+    }
+
+    /// The hop that is broken.
+    pub fn hop(&self) -> Hop {
+        match self {
+            Self::Read(error) => error.hop(),
+            Self::Decode(_) => Hop::Decode,
+        }
+    }
+}
+
+/// Reads what a class asks for and makes the files of its volume: [`fetch_objects`], then
+/// [`decode_files`]. Warnings are logged.
+pub async fn fetch_files(
+    parameters: &ProviderParameters,
+    source: &dyn SecretSource,
+    options: FileOptions,
+) -> Result<Vec<MountedFile>, FetchError> {
+    let objects = fetch_objects(parameters, source).await?;
+    let decoded = decode_files(&objects, options)?;
+    for warning in &decoded.warnings {
+        tracing::warn!(vault = %parameters.vault_name, "{warning}");
+    }
+    Ok(decoded.files)
+}

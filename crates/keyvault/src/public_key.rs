@@ -1,0 +1,179 @@
+//! The public part of a vault key as a PEM file (RFC 5280 and RFC 5480).
+
+use crate::der;
+
+/// The public part of a key, as a vault gives it (RFC 7517), numbers decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PublicJwk {
+    /// `RSA` and `RSA-HSM`.
+    Rsa {
+        /// The modulus, big endian.
+        modulus: Vec<u8>,
+        /// The exponent, big endian.
+        exponent: Vec<u8>,
+    },
+    /// `EC` and `EC-HSM` on a curve that has a place in a certificate of ours.
+    Ec {
+        /// The curve.
+        curve: Curve,
+        /// The x coordinate, big endian.
+        x: Vec<u8>,
+        /// The y coordinate, big endian.
+        y: Vec<u8>,
+    },
+    /// Any other type or curve, by name.
+    Unsupported {
+        /// `kty`.
+        key_type: String,
+        /// `crv`.
+        curve: Option<String>,
+    },
+}
+
+/// A curve of NIST.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Curve {
+    /// P-256.
+    P256,
+    /// P-384.
+    P384,
+    /// P-521.
+    P521,
+}
+
+impl Curve {
+    /// How many bytes a coordinate has.
+    const fn coordinate(self) -> usize {
+        match self {
+            Self::P256 => 32,
+            Self::P384 => 48,
+            Self::P521 => 66,
+        }
+    }
+
+    /// The object identifier, DER.
+    const fn oid(self) -> &'static [u8] {
+        match self {
+            Self::P256 => &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07],
+            Self::P384 => &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22],
+            Self::P521 => &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23],
+        }
+    }
+}
+
+/// A key cannot be written as a file of its own.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublicKeyError {
+    /// The type or curve is none of ours.
+    #[error("keys of type {key_type}{} have no public file", curve.as_ref().map(|c| format!(" on {c}")).unwrap_or_default())]
+    Unsupported {
+        /// `kty`.
+        key_type: String,
+        /// `crv`.
+        curve: Option<String>,
+    },
+    /// A number is absent or has the wrong length.
+    #[error("the key's `{member}` is absent or has the wrong length")]
+    Number {
+        /// The member of the JWK.
+        member: &'static str,
+    },
+}
+
+/// The key with its algorithm, DER.
+pub(crate) fn subject_public_key_info(key: &PublicJwk) -> Result<Vec<u8>, PublicKeyError> {
+    let (algorithm, bits) = match key {
+        PublicJwk::Rsa { modulus, exponent } => {
+            let modulus = positive(modulus, "n")?;
+            let exponent = positive(exponent, "e")?;
+            let algorithm = [RSA_ENCRYPTION, der::NULL].concat();
+            (algorithm, der::sequence(&[der::integer(modulus), der::integer(exponent)].concat()))
+        }
+        PublicJwk::Ec { curve, x, y } => {
+            let mut point = vec![UNCOMPRESSED];
+            point.extend(padded(x, curve.coordinate(), "x")?);
+            point.extend(padded(y, curve.coordinate(), "y")?);
+            ([EC_PUBLIC_KEY, curve.oid()].concat(), point)
+        }
+        PublicJwk::Unsupported { key_type, curve } => {
+            let (key_type, curve) = (key_type.clone(), curve.clone());
+            return Err(PublicKeyError::Unsupported { key_type, curve });
+        }
+    };
+    Ok(der::sequence(&[der::sequence(&algorithm), der::bit_string(&bits)].concat()))
+}
+
+fn positive<'a>(number: &'a [u8], member: &'static str) -> Result<&'a [u8], PublicKeyError> {
+    let zeros = number.iter().take_while(|byte| **byte == 0).count();
+    let digits = &number[zeros..];
+    if digits.is_empty() { Err(PublicKeyError::Number { member }) } else { Ok(digits) }
+}
+
+/// A coordinate in its full length: some issuers leave leading zeros out.
+fn padded(number: &[u8], length: usize, member: &'static str) -> Result<Vec<u8>, PublicKeyError> {
+    let digits = positive(number, member)?;
+    let missing = length.checked_sub(digits.len()).ok_or(PublicKeyError::Number { member })?;
+    Ok([&vec![0; missing], digits].concat())
+}
+
+const RSA_ENCRYPTION: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+const EC_PUBLIC_KEY: &[u8] = &[0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+const UNCOMPRESSED: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::encoding::AsDer;
+    use aws_lc_rs::rsa::KeySize;
+    use aws_lc_rs::signature::KeyPair;
+    use rcgen::PublicKeyData;
+    use x509_parser::prelude::FromDer;
+    use x509_parser::public_key::PublicKey;
+    use x509_parser::x509::SubjectPublicKeyInfo;
+
+    use super::*;
+
+    #[test]
+    fn an_rsa_key_becomes_the_same_file_as_elsewhere() {
+        let pair = aws_lc_rs::rsa::KeyPair::generate(KeySize::Rsa2048).unwrap();
+        let expected = pair.public_key().as_der().unwrap();
+        let (_, parsed) = SubjectPublicKeyInfo::from_der(expected.as_ref()).unwrap();
+        let Ok(PublicKey::RSA(parts)) = parsed.parsed() else { panic!("no RSA key") };
+        let (modulus, exponent) = (parts.modulus.to_vec(), parts.exponent.to_vec());
+        let spki = subject_public_key_info(&PublicJwk::Rsa { modulus, exponent }).unwrap();
+        assert_eq!(spki, expected.as_ref());
+    }
+
+    #[test]
+    fn keys_on_every_curve_become_the_same_file_as_elsewhere() {
+        let algorithms = [
+            (Curve::P256, &rcgen::PKCS_ECDSA_P256_SHA256),
+            (Curve::P384, &rcgen::PKCS_ECDSA_P384_SHA384),
+            (Curve::P521, &rcgen::PKCS_ECDSA_P521_SHA512),
+        ];
+        for (curve, algorithm) in algorithms {
+            let pair = rcgen::KeyPair::generate_for(algorithm).unwrap();
+            let point = &pair.der_bytes()[1..];
+            let (x, y) = point.split_at(curve.coordinate());
+            // Leading zeros may be left out.
+            let short = |number: &[u8]| number.iter().copied().skip_while(|b| *b == 0).collect();
+            let key = PublicJwk::Ec { curve, x: short(x), y: y.to_vec() };
+            let spki = subject_public_key_info(&key).unwrap();
+            assert_eq!(spki, pair.subject_public_key_info(), "{curve:?}");
+        }
+    }
+
+    #[test]
+    fn other_types_and_broken_numbers_are_refused_by_name() {
+        let curve = Some("P-256K".to_owned());
+        let key = PublicJwk::Unsupported { key_type: "EC".to_owned(), curve };
+        let text = subject_public_key_info(&key).unwrap_err().to_string();
+        assert_eq!(text, "keys of type EC on P-256K have no public file");
+        let key = PublicJwk::Ec { curve: Curve::P256, x: vec![1; 33], y: vec![1; 32] };
+        let refused = Err(PublicKeyError::Number { member: "x" });
+        assert_eq!(subject_public_key_info(&key), refused);
+        let key = PublicJwk::Rsa { modulus: vec![0, 0], exponent: vec![1, 0, 1] };
+        assert_eq!(subject_public_key_info(&key), Err(PublicKeyError::Number { member: "n" }));
+    }
+}

@@ -1,0 +1,118 @@
+//! Where secrets come from: the seam between reading a vault and making files.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lanyard_api::{ObjectKind, ObjectVersion};
+use lanyard_vocabulary::SecretName;
+
+use crate::error::VaultError;
+use crate::public_key::PublicJwk;
+use crate::secret_bytes::SecretBytes;
+
+/// A vault that can be read. [`crate::KeyVault`] is the one on Azure.
+///
+/// Where a version is not given, the current one is read.
+#[async_trait]
+pub trait SecretSource: fmt::Debug + Send + Sync {
+    /// Reads a secret.
+    async fn fetch_secret(
+        &self,
+        name: &SecretName,
+        version: Option<&ObjectVersion>,
+    ) -> Result<VaultSecret, VaultError>;
+
+    /// Reads the public part of a key.
+    async fn fetch_key(
+        &self,
+        name: &SecretName,
+        version: Option<&ObjectVersion>,
+    ) -> Result<VaultKey, VaultError>;
+
+    /// Reads a certificate without its private key.
+    async fn fetch_certificate(
+        &self,
+        name: &SecretName,
+        version: Option<&ObjectVersion>,
+    ) -> Result<VaultCertificate, VaultError>;
+
+    /// Lists every version of an object, disabled ones too, in no particular order.
+    async fn fetch_versions(
+        &self,
+        kind: ObjectKind,
+        name: &SecretName,
+    ) -> Result<Vec<ListedVersion>, VaultError>;
+}
+
+/// What a vault tells about a version of an object beside its value.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ObjectAttributes {
+    /// Whether it may be read.
+    pub enabled: Option<bool>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// When its attributes changed last.
+    pub updated: Option<Timestamp>,
+    /// `nbf`. Reads do not enforce it.
+    pub not_before: Option<Timestamp>,
+    /// `exp`. Reads do not enforce it.
+    pub expires: Option<Timestamp>,
+    /// The tags. The managed-identity data plane keeps `renew_after` and `cannot_renew_after`
+    /// there.
+    pub tags: BTreeMap<String, String>,
+}
+
+impl ObjectAttributes {
+    /// The tag `renew_after`, where it is an RFC 3339 time.
+    pub fn renew_after(&self) -> Option<Timestamp> {
+        self.tags.get("renew_after")?.parse().ok()
+    }
+}
+
+/// A version of a secret.
+#[derive(Debug)]
+pub struct VaultSecret {
+    /// Which version it is.
+    pub version: ObjectVersion,
+    /// What the vault tells about it.
+    pub attributes: ObjectAttributes,
+    /// `contentType`.
+    pub content_type: Option<String>,
+    /// Whether it has a `kid`: it is the secret side of a certificate.
+    pub of_certificate: bool,
+    /// The value, as text.
+    pub value: SecretBytes,
+}
+
+/// The public part of a version of a key.
+#[derive(Debug)]
+pub struct VaultKey {
+    /// Which version it is.
+    pub version: ObjectVersion,
+    /// What the vault tells about it.
+    pub attributes: ObjectAttributes,
+    /// The public part.
+    pub key: PublicJwk,
+}
+
+/// A version of a certificate, without its private key.
+#[derive(Debug)]
+pub struct VaultCertificate {
+    /// Which version it is.
+    pub version: ObjectVersion,
+    /// What the vault tells about it.
+    pub attributes: ObjectAttributes,
+    /// The certificate, DER.
+    pub der: Vec<u8>,
+}
+
+/// A version in a listing, which tells no values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedVersion {
+    /// Which version it is.
+    pub version: ObjectVersion,
+    /// What the vault tells about it.
+    pub attributes: ObjectAttributes,
+}

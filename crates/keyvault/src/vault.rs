@@ -1,0 +1,272 @@
+//! A vault on Azure, read by the official clients.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::Bytes;
+use azure_core::credentials::TokenCredential;
+use azure_core::http::{ClientOptions, Response, RetryOptions, Url};
+use azure_core::time::OffsetDateTime;
+use azure_security_keyvault_certificates::models::{
+    Certificate, CertificateClientGetCertificateOptions,
+};
+use azure_security_keyvault_certificates::{CertificateClient, CertificateClientOptions};
+use azure_security_keyvault_keys::models::{
+    CurveName, JsonWebKey, Key, KeyClientGetKeyOptions, KeyType,
+};
+use azure_security_keyvault_keys::{KeyClient, KeyClientOptions};
+use azure_security_keyvault_secrets::models::{Secret, SecretClientGetSecretOptions};
+use azure_security_keyvault_secrets::{SecretClient, SecretClientOptions};
+use futures::TryStreamExt;
+use jiff::Timestamp;
+use lanyard_api::{ObjectKind, ObjectVersion};
+use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::{SecretName, VaultName};
+use serde::de::DeserializeOwned;
+use zeroize::Zeroize;
+
+use crate::error::VaultError;
+use crate::public_key::{Curve, PublicJwk};
+use crate::source::{
+    ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
+};
+use crate::vault::reply::vault_error;
+use crate::vault::uncached::Uncached;
+
+mod reply;
+#[cfg(test)]
+mod tests;
+mod uncached;
+
+/// The attributes of an object. Each client has a type of its own for the same fields.
+macro_rules! attributes {
+    ($attributes:expr, $tags:expr) => {{
+        let attributes = $attributes.unwrap_or_default();
+        ObjectAttributes {
+            enabled: attributes.enabled,
+            created: timestamp(attributes.created),
+            updated: timestamp(attributes.updated),
+            not_before: timestamp(attributes.not_before),
+            expires: timestamp(attributes.expires),
+            tags: tags($tags),
+        }
+    }};
+}
+
+/// A vault on Azure.
+///
+/// Keep one for each vault and identity: it remembers the vault's challenge, so only the first
+/// read of a kind is asked twice, and its clients share the connections of their transport. It
+/// neither retries nor keeps tokens; the transport and the credential do.
+#[derive(Clone)]
+pub struct KeyVault {
+    url: Url,
+    secrets: Arc<SecretClient>,
+    keys: Arc<KeyClient>,
+    certificates: Arc<CertificateClient>,
+}
+
+impl KeyVault {
+    /// A vault at `url`, read as `credential` over the transport in `options`.
+    pub fn new(
+        url: &str,
+        credential: Arc<dyn TokenCredential>,
+        mut options: ClientOptions,
+    ) -> Result<Self, VaultError> {
+        options.retry = RetryOptions::none();
+        let credential: Arc<dyn TokenCredential> = Arc::new(Uncached::new(credential));
+        let secrets = SecretClientOptions { client_options: options.clone(), ..Default::default() };
+        let secrets =
+            SecretClient::new(url, Arc::clone(&credential), Some(secrets)).map_err(vault_error)?;
+        let keys = KeyClientOptions { client_options: options.clone(), ..Default::default() };
+        let keys = KeyClient::new(url, Arc::clone(&credential), Some(keys)).map_err(vault_error)?;
+        let certificates =
+            CertificateClientOptions { client_options: options, ..Default::default() };
+        let certificates =
+            CertificateClient::new(url, credential, Some(certificates)).map_err(vault_error)?;
+        Ok(Self {
+            url: secrets.endpoint().clone(),
+            secrets: Arc::new(secrets),
+            keys: Arc::new(keys),
+            certificates: Arc::new(certificates),
+        })
+    }
+
+    /// The URL of a vault in a cloud.
+    pub fn url_of(name: &VaultName, endpoints: &Endpoints) -> String {
+        format!("https://{name}.{}/", endpoints.vault_suffix)
+    }
+
+    /// Where the vault is.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+}
+
+impl fmt::Debug for KeyVault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("KeyVault").field("url", &self.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl SecretSource for KeyVault {
+    async fn fetch_secret(
+        &self,
+        name: &SecretName,
+        version: Option<&ObjectVersion>,
+    ) -> Result<VaultSecret, VaultError> {
+        let secret_version = version.map(ToString::to_string);
+        let options = SecretClientGetSecretOptions { secret_version, ..Default::default() };
+        let response =
+            self.secrets.get_secret(name.as_str(), Some(options)).await.map_err(vault_error)?;
+        let secret: Secret = read_model(response)?;
+        let value = secret.value.ok_or(VaultError::Malformed { problem: "it has no value" })?;
+        Ok(VaultSecret {
+            value: value.into(),
+            version: version_in(secret.id.as_deref())?,
+            attributes: attributes!(secret.attributes, secret.tags),
+            content_type: secret.content_type,
+            of_certificate: secret.kid.is_some(),
+        })
+    }
+
+    async fn fetch_key(
+        &self,
+        name: &SecretName,
+        version: Option<&ObjectVersion>,
+    ) -> Result<VaultKey, VaultError> {
+        let key_version = version.map(ToString::to_string);
+        let options = KeyClientGetKeyOptions { key_version, ..Default::default() };
+        let response =
+            self.keys.get_key(name.as_str(), Some(options)).await.map_err(vault_error)?;
+        let key: Key = read_model(response)?;
+        let jwk = key.key.ok_or(VaultError::Malformed { problem: "it has no key" })?;
+        Ok(VaultKey {
+            version: version_in(jwk.kid.as_deref())?,
+            attributes: attributes!(key.attributes, key.tags),
+            key: public_jwk(jwk),
+        })
+    }
+
+    async fn fetch_certificate(
+        &self,
+        name: &SecretName,
+        version: Option<&ObjectVersion>,
+    ) -> Result<VaultCertificate, VaultError> {
+        let certificate_version = version.map(ToString::to_string);
+        let options =
+            CertificateClientGetCertificateOptions { certificate_version, ..Default::default() };
+        let response = self
+            .certificates
+            .get_certificate(name.as_str(), Some(options))
+            .await
+            .map_err(vault_error)?;
+        let certificate: Certificate = read_model(response)?;
+        Ok(VaultCertificate {
+            version: version_in(certificate.id.as_deref())?,
+            attributes: attributes!(certificate.attributes, certificate.tags),
+            der: certificate.cer.unwrap_or_default(),
+        })
+    }
+
+    async fn fetch_versions(
+        &self,
+        kind: ObjectKind,
+        name: &SecretName,
+    ) -> Result<Vec<ListedVersion>, VaultError> {
+        let name = name.as_str();
+        match kind {
+            ObjectKind::Secret => {
+                let pager = self.secrets.list_secret_properties_versions(name, None);
+                let listed = pager.map_err(vault_error)?.map_err(vault_error);
+                listed
+                    .and_then(|item| async move {
+                        listed_version(item.id, attributes!(item.attributes, item.tags))
+                    })
+                    .try_collect()
+                    .await
+            }
+            ObjectKind::Key => {
+                let pager = self.keys.list_key_properties_versions(name, None);
+                let listed = pager.map_err(vault_error)?.map_err(vault_error);
+                listed
+                    .and_then(|item| async move {
+                        listed_version(item.kid, attributes!(item.attributes, item.tags))
+                    })
+                    .try_collect()
+                    .await
+            }
+            ObjectKind::Certificate => {
+                let pager = self.certificates.list_certificate_properties_versions(name, None);
+                let listed = pager.map_err(vault_error)?.map_err(vault_error);
+                listed
+                    .and_then(|item| async move {
+                        listed_version(item.id, attributes!(item.attributes, item.tags))
+                    })
+                    .try_collect()
+                    .await
+            }
+        }
+    }
+}
+
+/// Reads the body and wipes it. The reader's own error may quote the body, so it is not kept.
+fn read_model<T: DeserializeOwned, F>(response: Response<T, F>) -> Result<T, VaultError> {
+    let body = Bytes::from(response.into_body());
+    let model = serde_json::from_slice(&body).map_err(|_quotes_values| VaultError::Malformed {
+        problem: "it is not the JSON of an object",
+    });
+    // Wiped unless somebody else still holds the buffer.
+    if let Ok(mut body) = body.try_into_mut() {
+        body.as_mut().zeroize();
+    }
+    model
+}
+
+fn listed_version(
+    id: Option<String>,
+    attributes: ObjectAttributes,
+) -> Result<ListedVersion, VaultError> {
+    Ok(ListedVersion { version: version_in(id.as_deref())?, attributes })
+}
+
+/// The version in an id: `https://<vault>/<kind>/<name>/<version>`.
+fn version_in(id: Option<&str>) -> Result<ObjectVersion, VaultError> {
+    let malformed = VaultError::Malformed { problem: "its id names no version" };
+    let Some(url) = id.and_then(|id| Url::parse(id).ok()) else { return Err(malformed) };
+    let version = url.path_segments().and_then(|mut segments| segments.nth(2));
+    version.and_then(|version| version.parse().ok()).ok_or(malformed)
+}
+
+fn public_jwk(jwk: JsonWebKey) -> PublicJwk {
+    let curve = match &jwk.crv {
+        Some(CurveName::P256) => Some(Curve::P256),
+        Some(CurveName::P384) => Some(Curve::P384),
+        Some(CurveName::P521) => Some(Curve::P521),
+        _ => None,
+    };
+    match (jwk.kty, curve) {
+        (Some(KeyType::Rsa | KeyType::RsaHsm), _) => PublicJwk::Rsa {
+            modulus: jwk.n.unwrap_or_default(),
+            exponent: jwk.e.unwrap_or_default(),
+        },
+        (Some(KeyType::Ec | KeyType::EcHsm), Some(curve)) => {
+            PublicJwk::Ec { curve, x: jwk.x.unwrap_or_default(), y: jwk.y.unwrap_or_default() }
+        }
+        (key_type, _) => PublicJwk::Unsupported {
+            key_type: key_type.map_or_else(|| "no name".to_owned(), |kind| kind.to_string()),
+            curve: jwk.crv.map(|curve| curve.to_string()),
+        },
+    }
+}
+
+fn timestamp(time: Option<OffsetDateTime>) -> Option<Timestamp> {
+    Timestamp::from_second(time?.unix_timestamp()).ok()
+}
+
+fn tags(tags: Option<HashMap<String, String>>) -> BTreeMap<String, String> {
+    tags.into_iter().flatten().collect()
+}
