@@ -81,6 +81,8 @@ pub enum BundleWarning {
     RepeatedCertificate,
     /// PEM sections that are neither key nor certificate were passed over.
     SectionsPassedOver,
+    /// PKCS#12 with AES or SHA-256, which msi-dataplane v0.4.3 cannot open.
+    ModernPkcs12,
 }
 
 impl fmt::Display for BundleWarning {
@@ -94,6 +96,9 @@ impl fmt::Display for BundleWarning {
             Self::LeafNotFirst => "the leaf certificate does not stand first",
             Self::SeveralLeaves => "several certificates belong to the private key",
             Self::RepeatedCertificate => "a certificate stands there more than once",
+            Self::ModernPkcs12 => {
+                "the PKCS#12 archive uses AES or SHA-256; msi-dataplane v0.4.3 cannot open it"
+            }
             Self::SectionsPassedOver => {
                 "PEM sections other than keys and certificates were ignored"
             }
@@ -120,6 +125,23 @@ impl CertificateBundle {
         client_secret: &SecretText,
         password: Option<&SecretText>,
     ) -> Result<Self, BundleError> {
+        let (parts, warnings) = Self::open(client_secret, password)?;
+        Self::assemble(parts, warnings)
+    }
+
+    /// The certificates of a bundle, in the order found, however little else of it can be used.
+    pub(crate) fn certificates_of(
+        client_secret: &SecretText,
+        password: Option<&SecretText>,
+    ) -> Vec<Certificate> {
+        let Ok((parts, _)) = Self::open(client_secret, password) else { return Vec::new() };
+        parts.certificates.iter().filter_map(|der| Certificate::parse(der).ok()).collect()
+    }
+
+    fn open(
+        client_secret: &SecretText,
+        password: Option<&SecretText>,
+    ) -> Result<(Parts, Vec<BundleWarning>), BundleError> {
         let text = client_secret.expose().as_bytes();
         // Every character of PEM also occurs in base64, so this is not left to the decoder.
         if Lookalike::of(text) == Lookalike::Pem {
@@ -133,8 +155,7 @@ impl CertificateBundle {
                 return Err(BundleError::NotBase64 { position: fault.position + 1, looks_like });
             }
         };
-        let parts = Parts::read(&decoded.bytes, password)?;
-        Self::assemble(parts, decoded.warnings)
+        Ok((Parts::read(&decoded.bytes, password)?, decoded.warnings))
     }
 
     fn assemble(parts: Parts, mut warnings: Vec<BundleWarning>) -> Result<Self, BundleError> {
@@ -277,6 +298,9 @@ impl Parts {
         let mut parts = Self::empty(BundleFormat::Pkcs12);
         parts.keys = contents.keys.into_iter().map(|der| (KeyForm::Pkcs8, der)).collect();
         parts.certificates = contents.certificates;
+        if pkcs12::is_modern(bytes) {
+            parts.warnings.push(BundleWarning::ModernPkcs12);
+        }
         Ok(parts)
     }
 

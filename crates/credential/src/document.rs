@@ -73,48 +73,7 @@ impl CredentialDocument {
     ///
     /// [`DocumentError`] lists all problems, each with its field and what to do.
     pub fn parse(bytes: &[u8]) -> Result<Self, DocumentError> {
-        let mut wire = wire::parse(bytes).map_err(DocumentError::of_one)?;
-        let mut problems = std::mem::take(&mut wire.problems);
-        let client_id = required(&mut wire, "client_id", &mut problems, parse_id);
-        let tenant_id = required(&mut wire, "tenant_id", &mut problems, parse_id);
-        let authority = required(&mut wire, "authentication_endpoint", &mut problems, |text| {
-            Authority::from_str(text).map_err(Fault::Authority)
-        });
-        let client_secret = required_secret(&mut wire, "client_secret", &mut problems);
-        let not_before = required(&mut wire, "not_before", &mut problems, parse_stamp);
-        let not_after = optional(&mut wire, "not_after", &mut problems, parse_stamp);
-        let renew_after = optional(&mut wire, "renew_after", &mut problems, parse_stamp);
-        let cannot_renew_after =
-            optional(&mut wire, "cannot_renew_after", &mut problems, parse_stamp);
-        let mtls_authentication_endpoint =
-            optional(&mut wire, "mtls_authentication_endpoint", &mut problems, |text| {
-                Ok(text.to_owned())
-            });
-        let object_id = optional(&mut wire, "object_id", &mut problems, |text| Ok(text.to_owned()));
-        let resource_id =
-            optional(&mut wire, "resource_id", &mut problems, |text| Ok(text.to_owned()));
-        let client_secret_url = secret(&mut wire, "client_secret_url", &mut problems);
-        let (Some(client_id), Some(tenant_id), Some(authentication_endpoint), true) =
-            (client_id, tenant_id, authority, problems.is_empty())
-        else {
-            return Err(DocumentError { problems });
-        };
-        let (Some(client_secret), Some(not_before)) = (client_secret, not_before) else {
-            return Err(DocumentError { problems });
-        };
-        Ok(Self {
-            client_id,
-            tenant_id,
-            authentication_endpoint,
-            client_secret,
-            stamps: Stamps { not_before, not_after, renew_after, cannot_renew_after },
-            client_secret_url,
-            mtls_authentication_endpoint,
-            object_id,
-            resource_id,
-            custom_claims: wire.custom_claims,
-            unknown_keys: wire.unknown_keys,
-        })
+        Fields::read(bytes)?.complete()
     }
 
     /// The application id of the identity.
@@ -186,6 +145,97 @@ impl fmt::Debug for CredentialDocument {
     }
 }
 
+/// The fields that could be read, and the problems of those that could not.
+pub(crate) struct Fields {
+    pub(crate) client_id: Option<ClientId>,
+    pub(crate) tenant_id: Option<TenantId>,
+    pub(crate) authentication_endpoint: Option<Authority>,
+    pub(crate) client_secret: Option<SecretText>,
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) not_after: Option<Timestamp>,
+    pub(crate) renew_after: Option<Timestamp>,
+    pub(crate) cannot_renew_after: Option<Timestamp>,
+    pub(crate) client_secret_url: Option<SecretText>,
+    pub(crate) mtls_authentication_endpoint: Option<String>,
+    pub(crate) object_id: Option<String>,
+    pub(crate) resource_id: Option<String>,
+    pub(crate) custom_claims: Option<CustomClaims>,
+    pub(crate) keys: Vec<&'static str>,
+    pub(crate) unknown_keys: Vec<String>,
+    pub(crate) problems: Vec<DocumentProblem>,
+}
+
+impl Fields {
+    /// Reads what can be read.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are not a JSON object at all.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DocumentError> {
+        let mut wire = wire::parse(bytes).map_err(DocumentError::of_one)?;
+        let keys = wire.keys();
+        let mut problems = std::mem::take(&mut wire.problems);
+        let (wire, found) = (&mut wire, &mut problems);
+        Ok(Self {
+            client_id: required(wire, "client_id", found, parse_id),
+            tenant_id: required(wire, "tenant_id", found, parse_id),
+            authentication_endpoint: required(wire, "authentication_endpoint", found, |text| {
+                Authority::from_str(text).map_err(Fault::Authority)
+            }),
+            client_secret: required_secret(wire, "client_secret", found),
+            not_before: required(wire, "not_before", found, parse_stamp),
+            not_after: optional(wire, "not_after", found, parse_stamp),
+            renew_after: optional(wire, "renew_after", found, parse_stamp),
+            cannot_renew_after: optional(wire, "cannot_renew_after", found, parse_stamp),
+            client_secret_url: secret(wire, "client_secret_url", found),
+            mtls_authentication_endpoint: text(wire, "mtls_authentication_endpoint", found),
+            object_id: text(wire, "object_id", found),
+            resource_id: text(wire, "resource_id", found),
+            custom_claims: wire.custom_claims.take(),
+            keys,
+            unknown_keys: std::mem::take(&mut wire.unknown_keys),
+            problems,
+        })
+    }
+
+    /// The four times, if the one that must be there is.
+    pub(crate) fn stamps(&self) -> Option<Stamps> {
+        Some(Stamps {
+            not_before: self.not_before?,
+            not_after: self.not_after,
+            renew_after: self.renew_after,
+            cannot_renew_after: self.cannot_renew_after,
+        })
+    }
+
+    fn complete(self) -> Result<CredentialDocument, DocumentError> {
+        let stamps = self.stamps();
+        let problems = self.problems;
+        // Whatever is required and absent has left a problem behind.
+        let (Some(client_id), Some(tenant_id), Some(authentication_endpoint), true) =
+            (self.client_id, self.tenant_id, self.authentication_endpoint, problems.is_empty())
+        else {
+            return Err(DocumentError { problems });
+        };
+        let (Some(client_secret), Some(stamps)) = (self.client_secret, stamps) else {
+            return Err(DocumentError { problems });
+        };
+        Ok(CredentialDocument {
+            client_id,
+            tenant_id,
+            authentication_endpoint,
+            client_secret,
+            stamps,
+            client_secret_url: self.client_secret_url,
+            mtls_authentication_endpoint: self.mtls_authentication_endpoint,
+            object_id: self.object_id,
+            resource_id: self.resource_id,
+            custom_claims: self.custom_claims,
+            unknown_keys: self.unknown_keys,
+        })
+    }
+}
+
 type Problems = Vec<DocumentProblem>;
 
 /// A field that must be there, with its own reader.
@@ -237,6 +287,10 @@ fn required_secret(
         return None;
     }
     Some(text)
+}
+
+fn text(wire: &mut WireDocument, field: &'static str, problems: &mut Problems) -> Option<String> {
+    optional(wire, field, problems, |text| Ok(text.to_owned()))
 }
 
 /// Takes a text out of the wire form.

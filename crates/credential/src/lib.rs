@@ -8,6 +8,7 @@ pub mod file;
 pub(crate) mod fixture;
 pub mod generation;
 pub mod identity;
+pub mod inspect;
 pub mod loader;
 pub mod lookalike;
 mod probe;

@@ -23,6 +23,18 @@ pub(crate) fn open(der: &[u8], password: Option<&SecretText>) -> Result<Contents
     Ok(Contents { keys, certificates })
 }
 
+/// Whether an archive is written in a profile that Go's reader does not know: its parameters name
+/// PBES2 for encryption or SHA-256 for the MAC.
+pub(crate) fn is_modern(der: &[u8]) -> bool {
+    let names = |oid: &[u8]| der.windows(oid.len()).any(|window| window == oid);
+    names(&PBES2) || names(&SHA_256)
+}
+
+/// 1.2.840.113549.1.5.13 in DER (RFC 8018, appendix C).
+const PBES2: [u8; 11] = [0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x05, 0x0D];
+/// 2.16.840.1.101.3.4.2.1 in DER (RFC 5754, section 2.2).
+const SHA_256: [u8; 11] = [0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01];
+
 fn fault(error: &Error, password_given: bool) -> Pkcs12Error {
     match error {
         Error::MacError(_) if password_given => Pkcs12Error::WrongPassword,

@@ -28,6 +28,13 @@ pub(super) struct WireDocument {
 }
 
 impl WireDocument {
+    /// The keys that are there and not `null`, in the order of the document.
+    pub(super) fn keys(&self) -> Vec<&'static str> {
+        let there = self.values.iter().filter(|(_, value)| !matches!(value, Value::Null));
+        let claims = self.custom_claims.iter().map(|_| CUSTOM_CLAIMS);
+        there.map(|(key, _)| *key).chain(claims).collect()
+    }
+
     pub(super) fn value(&self, field: &str) -> Option<&Value> {
         self.values.iter().find(|(key, _)| *key == field).map(|(_, value)| value)
     }

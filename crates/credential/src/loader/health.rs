@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::LoadError;
-use crate::bundle::BundleWarning;
+use crate::bundle::{BundleWarning, Validity};
+use crate::document::Stamps;
 use crate::generation::Generation;
 
 /// The state of a loader at one moment.
@@ -206,7 +207,7 @@ impl Report {
         let until = |stamp: Timestamp| stamp.as_second().saturating_sub(now.as_second());
         let mut warnings = self.changes.clone();
         warnings.extend(self.refusal.clone());
-        warnings.extend(validity_warnings(current, now));
+        warnings.extend(validity_warnings(stamps, Some(current.certificate_validity()), now));
         let unusual = current.bundle().warnings().iter();
         warnings.extend(unusual.map(|warning| HealthWarning::Bundle { warning: *warning }));
         LoaderHealth {
@@ -242,25 +243,31 @@ pub(super) fn identity_changes(before: &Generation, after: &Generation) -> Vec<H
     changes
 }
 
-/// What the stamps and the certificate's dates say at `now`.
-pub(crate) fn validity_warnings(generation: &Generation, now: Timestamp) -> Vec<HealthWarning> {
-    let stamps = generation.stamps();
-    let certificate = generation.certificate_validity();
+/// What the stamps and the certificate's dates, if they are known, say at `now`.
+pub(crate) fn validity_warnings(
+    stamps: &Stamps,
+    certificate: Option<Validity>,
+    now: Timestamp,
+) -> Vec<HealthWarning> {
     let mut warnings = Vec::new();
-    if certificate.not_before > stamps.not_before {
-        let (stamp, certificate) = (stamps.not_before, certificate.not_before);
-        warnings.push(HealthWarning::CertificateStartsLater { stamp, certificate });
+    let (mut from, mut until) = (stamps.not_before, stamps.not_after);
+    if let Some(Validity { not_before, not_after }) = certificate {
+        if not_before > from {
+            let (stamp, certificate) = (from, not_before);
+            warnings.push(HealthWarning::CertificateStartsLater { stamp, certificate });
+        }
+        if let Some(stamp) = until.filter(|stamp| *stamp > not_after) {
+            let certificate = not_after;
+            warnings.push(HealthWarning::CertificateEndsEarlier { stamp, certificate });
+        }
+        from = from.max(not_before);
+        until = Some(until.map_or(not_after, |stamp| stamp.min(not_after)));
     }
-    if let Some(stamp) = stamps.not_after.filter(|stamp| *stamp > certificate.not_after) {
-        let certificate = certificate.not_after;
-        warnings.push(HealthWarning::CertificateEndsEarlier { stamp, certificate });
-    }
-    let from = stamps.not_before.max(certificate.not_before);
     if now < from {
         warnings.push(HealthWarning::NotYetValid { from });
     }
     let passed = |stamp: Option<Timestamp>| stamp.filter(|stamp| *stamp <= now);
-    if let Some(since) = passed(Some(generation.expires_at())) {
+    if let Some(since) = passed(until) {
         warnings.push(HealthWarning::Expired { since });
     }
     if let Some(since) = passed(stamps.cannot_renew_after) {

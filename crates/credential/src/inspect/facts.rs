@@ -1,0 +1,200 @@
+//! What a file says, put into shapes for tables, JSON and YAML.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::bundle::{BundleFormat, Certificate, CertificateBundle, KeyKind, Validity};
+use crate::document::{CustomClaims, Fields, Stamps};
+use crate::identity::{Authority, ClientId, TenantId};
+
+/// What the JSON document says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DocumentFacts {
+    /// The known keys that are there and not `null`, in the document's order.
+    pub keys: Vec<&'static str>,
+    /// The keys that are not among the thirteen.
+    pub unknown_keys: Vec<String>,
+    /// The identity to sign in as.
+    pub client_id: Option<ClientId>,
+    /// The tenant to sign in to.
+    pub tenant_id: Option<TenantId>,
+    /// The base URL of the token service.
+    pub authentication_endpoint: Option<Authority>,
+    /// The cloud to which that service belongs, if it is known.
+    pub cloud: Option<&'static str>,
+    /// The endpoint to which token requests go.
+    pub token_endpoint: Option<String>,
+    /// The service principal's object id.
+    pub object_id: Option<String>,
+    /// The ARM id of the identity.
+    pub resource_id: Option<String>,
+    /// The host for mutual TLS.
+    pub mtls_authentication_endpoint: Option<String>,
+    /// The claims that tokens carry.
+    pub custom_claims: Option<CustomClaims>,
+}
+
+impl DocumentFacts {
+    pub(super) fn of(fields: &Fields) -> Self {
+        let authority = fields.authentication_endpoint.clone();
+        let endpoint = authority
+            .as_ref()
+            .zip(fields.tenant_id.as_ref())
+            .map(|(authority, tenant)| authority.token_endpoint(tenant).to_string());
+        Self {
+            keys: fields.keys.clone(),
+            unknown_keys: fields.unknown_keys.clone(),
+            client_id: fields.client_id.clone(),
+            tenant_id: fields.tenant_id.clone(),
+            cloud: authority.as_ref().and_then(cloud),
+            authentication_endpoint: authority,
+            token_endpoint: endpoint,
+            object_id: fields.object_id.clone(),
+            resource_id: fields.resource_id.clone(),
+            mtls_authentication_endpoint: fields.mtls_authentication_endpoint.clone(),
+            custom_claims: fields.custom_claims.clone(),
+        }
+    }
+}
+
+/// The cloud of a token service, by its host or a regional form of it.
+pub(super) fn cloud(authority: &Authority) -> Option<&'static str> {
+    let host = authority.as_url().host_str()?;
+    let serves = |known: &str| {
+        host.strip_suffix(known).is_some_and(|region| region.is_empty() || region.ends_with('.'))
+    };
+    CLOUDS.iter().find(|(known, _)| serves(known)).map(|(_, cloud)| *cloud)
+}
+
+/// The hosts that MSAL knows (microsoft-authentication-library-for-go 1.7).
+const CLOUDS: [(&str, &str); 14] = [
+    ("login.microsoftonline.com", "AzurePublicCloud"),
+    ("login.windows.net", "AzurePublicCloud"),
+    ("login.microsoft.com", "AzurePublicCloud"),
+    ("sts.windows.net", "AzurePublicCloud"),
+    ("login.partner.microsoftonline.cn", "AzureChinaCloud"),
+    ("login.chinacloudapi.cn", "AzureChinaCloud"),
+    ("login.microsoftonline.us", "AzureUSGovernmentCloud"),
+    ("login.usgovcloudapi.net", "AzureUSGovernmentCloud"),
+    ("login-us.microsoftonline.com", "AzureUSGovernmentCloud"),
+    ("login.sovcloud-identity.fr", "AzureBleuCloud"),
+    ("login.sovcloud-identity.de", "AzureDelosCloud"),
+    ("login.sovcloud-identity.sg", "AzureGovSGCloud"),
+    ("login.microsoftonline.de", "AzureGermanCloud"),
+    ("login.cloudapi.de", "AzureGermanCloud"),
+];
+
+/// What `client_secret` holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct BundleFacts {
+    /// How it is written, if it could be used.
+    pub format: Option<BundleFormat>,
+    /// The private key, if it could be used. It then belongs to the first certificate.
+    pub key: Option<KeyFacts>,
+    /// The certificates: the leaf first if the bundle could be used, else in the order found.
+    pub certificates: Vec<CertificateFacts>,
+}
+
+/// The private key of a bundle, by kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct KeyFacts {
+    /// `RSA` or `EC`.
+    pub kind: &'static str,
+    /// The length of an RSA key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bits: Option<usize>,
+    /// The curve of an EC key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub curve: Option<String>,
+}
+
+/// One certificate of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CertificateFacts {
+    /// The subject's distinguished name.
+    pub subject: String,
+    /// The issuer's distinguished name.
+    pub issuer: String,
+    /// When it may be used.
+    #[serde(flatten)]
+    pub validity: Validity,
+    /// SHA-256 over DER, upper-case hexadecimal.
+    pub sha256: String,
+    /// SHA-1 over DER, upper-case hexadecimal: the thumbprint that the Azure portal shows.
+    pub sha1: String,
+}
+
+impl BundleFacts {
+    pub(super) fn of(bundle: &CertificateBundle) -> Self {
+        let key = match bundle.key_kind() {
+            KeyKind::Rsa { bits } => KeyFacts { kind: "RSA", bits: Some(bits), curve: None },
+            KeyKind::Ec { curve } => {
+                KeyFacts { kind: "EC", bits: None, curve: Some(curve.to_string()) }
+            }
+        };
+        Self {
+            format: Some(bundle.format()),
+            key: Some(key),
+            certificates: bundle.chain().iter().map(CertificateFacts::of).collect(),
+        }
+    }
+
+    pub(super) fn of_unusable(certificates: Vec<Certificate>) -> Self {
+        let certificates = certificates.iter().map(CertificateFacts::of).collect();
+        Self { format: None, key: None, certificates }
+    }
+
+    /// The leaf's dates, if it is known which one is the leaf.
+    pub(super) fn leaf_validity(&self) -> Option<Validity> {
+        self.key.as_ref()?;
+        self.certificates.first().map(|leaf| leaf.validity)
+    }
+}
+
+impl CertificateFacts {
+    fn of(certificate: &Certificate) -> Self {
+        Self {
+            subject: certificate.subject().to_owned(),
+            issuer: certificate.issuer().to_owned(),
+            validity: certificate.validity(),
+            sha256: certificate.sha256().to_string(),
+            sha1: certificate.sha1().to_string(),
+        }
+    }
+}
+
+/// The times of a credential and how many seconds away they are; negative once they have passed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TimeFacts {
+    /// The four times of the document.
+    #[serde(flatten)]
+    pub stamps: Stamps,
+    /// When it stops working: the end of the document's or of the leaf's time, if either is known.
+    pub expires_at: Option<Timestamp>,
+    /// Seconds until then.
+    pub seconds_to_expiry: Option<i64>,
+    /// Seconds until it should be replaced.
+    pub seconds_to_renew_after: Option<i64>,
+    /// Seconds until it can no longer be replaced.
+    pub seconds_to_cannot_renew_after: Option<i64>,
+}
+
+impl TimeFacts {
+    pub(super) fn of(stamps: &Stamps, leaf: Option<Validity>, now: Timestamp) -> Self {
+        let until = |stamp: Timestamp| stamp.as_second().saturating_sub(now.as_second());
+        let ends = [stamps.not_after, leaf.map(|validity| validity.not_after)];
+        let expires_at = ends.into_iter().flatten().min();
+        Self {
+            stamps: *stamps,
+            expires_at,
+            seconds_to_expiry: expires_at.map(until),
+            seconds_to_renew_after: stamps.renew_after.map(until),
+            seconds_to_cannot_renew_after: stamps.cannot_renew_after.map(until),
+        }
+    }
+}
