@@ -7,7 +7,7 @@
 mod follow;
 mod read;
 mod schedule;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;
 
 use std::path::{Path, PathBuf};

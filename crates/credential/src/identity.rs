@@ -12,7 +12,10 @@ use url::Url;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TenantId(Box<str>);
 
-/// The application (client) id of an identity: a GUID in Azure, any visible ASCII text here.
+/// The application (client) id of an identity: a GUID, or a URI such as `api://name`.
+///
+/// Everything else is refused, and so is what is long: a secret pasted into the wrong field would
+/// otherwise be shown as an id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(Box<str>);
 
@@ -75,7 +78,9 @@ impl FromStr for ClientId {
     type Err = ParseIdError;
 
     fn from_str(text: &str) -> Result<Self, ParseIdError> {
-        parse_id(text, |c| c.is_ascii_graphic()).map(Self)
+        let allowed =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '/');
+        parse_id(text, allowed).map(Self)
     }
 }
 
@@ -116,8 +121,8 @@ fn parse_id(text: &str, allowed: impl Fn(char) -> bool) -> Result<Box<str>, Pars
     Ok(text.into())
 }
 
-/// The longest DNS name; GUIDs have 36 characters.
-const ID_LIMIT: usize = 253;
+/// GUIDs have 36 characters; domain names and URIs of applications are rarely longer than that.
+const ID_LIMIT: usize = 128;
 
 /// The base URL of an Entra token service: `https`, a host, no query and no user info.
 ///
@@ -228,8 +233,19 @@ mod tests {
         for (bad, error) in cases {
             assert_eq!(bad.parse::<TenantId>(), Err(error), "{bad:?}");
         }
-        let long = "a".repeat(254);
-        assert_eq!(long.parse::<TenantId>(), Err(ParseIdError::TooLong { limit: 253 }));
+        let long = "a".repeat(129);
+        assert_eq!(long.parse::<TenantId>(), Err(ParseIdError::TooLong { limit: 128 }));
+    }
+
+    #[test]
+    fn a_client_id_is_a_guid_or_a_uri_and_never_base64() {
+        for good in ["72f988bf-86f1-41af-91ab-2d7cd011db47", "api://my_app", "http://a.example/b"] {
+            assert_eq!(good.parse::<ClientId>().unwrap().as_str(), good);
+        }
+        let padded = "c2VjcmV0IQ==".parse::<ClientId>();
+        assert_eq!(padded, Err(ParseIdError::Character { position: 11 }));
+        let long = "c2Vj".repeat(33).parse::<ClientId>();
+        assert_eq!(long, Err(ParseIdError::TooLong { limit: 128 }));
     }
 
     #[test]

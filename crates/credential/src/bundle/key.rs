@@ -189,6 +189,13 @@ fn pkcs8_algorithm(der: &[u8]) -> Option<String> {
     Some(algorithm.algorithm.to_id_string())
 }
 
+/// Whether DER begins as an `ECPrivateKey`: the number 1 and an octet string (RFC 5915, section 3).
+fn has_sec1_form(der: &[u8]) -> bool {
+    let Ok((_, key)) = Sequence::from_der(der) else { return false };
+    let Ok((rest, version)) = Integer::from_der(&key.content) else { return false };
+    version.as_u32() == Ok(1) && rest.first() == Some(&0x04)
+}
+
 fn rsa(parsed: Result<RsaKeyPair, aws_lc_rs::error::KeyRejected>) -> Result<PrivateKey, KeyError> {
     match parsed {
         Ok(key) => Ok(PrivateKey::Rsa(key)),

@@ -101,11 +101,22 @@ fn keys_that_nobody_can_use_are_refused_by_name() {
         refuse(&[fixture::SHORT_PKCS8, fixture::SHORT]),
         BundleError::Key(KeyError::RsaRefused { reason: "shorter than 2048 bits" })
     );
-    let not_a_key = b"-----BEGIN PRIVATE KEY-----\nAQID\n-----END PRIVATE KEY-----\n";
-    assert_eq!(
-        refuse(&[not_a_key, fixture::LEAF]),
-        BundleError::Key(KeyError::Malformed { form: "PKCS#8" })
-    );
+}
+
+#[test]
+fn damaged_keys_are_called_by_the_form_that_their_label_promises() {
+    let labelled = |label: &str| {
+        format!("-----BEGIN {label}-----\nAQID\n-----END {label}-----\n").into_bytes()
+    };
+    let cases = [
+        ("PRIVATE KEY", KeyError::Malformed { form: "PKCS#8" }),
+        ("EC PRIVATE KEY", KeyError::Malformed { form: "SEC1" }),
+        ("RSA PRIVATE KEY", KeyError::RsaRefused { reason: "not a valid rsa key" }),
+    ];
+    for (label, error) in cases {
+        let refusal = refuse(&[&labelled(label), fixture::LEAF]);
+        assert_eq!(refusal, BundleError::Key(error), "{label}");
+    }
 }
 
 #[test]
