@@ -7,7 +7,7 @@
 mod follow;
 mod read;
 mod schedule;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};

@@ -132,6 +132,7 @@ impl PrivateKey {
     pub(crate) fn parse(form: KeyForm, der: &[u8]) -> Result<Self, KeyError> {
         match form {
             KeyForm::Pkcs1 => rsa(RsaKeyPair::from_der(der)),
+            KeyForm::Sec1 if !has_sec1_form(der) => Err(KeyError::Malformed { form: "SEC1" }),
             KeyForm::Sec1 => {
                 ec(|algorithm| EcdsaKeyPair::from_private_key_der(algorithm, der).ok())
                     .ok_or(KeyError::UnknownCurve)
