@@ -47,6 +47,9 @@ pub enum AuthorityError {
     /// The stored certificate is not PEM.
     #[error("the stored certificate of the local authority is not PEM")]
     Stored(#[source] rustls_pki_types::pem::Error),
+    /// TLS does not take the key of a certificate.
+    #[error("TLS does not take the key of a certificate of the local authority")]
+    Signer(#[source] rustls::Error),
 }
 
 impl From<rcgen::Error> for AuthorityError {
@@ -133,7 +136,7 @@ impl LocalAuthority {
         set_validity(&mut params, days_after(now, -1), days_after(now, LEAF_DAYS));
         let certificate = params.signed_by(&key, &self.issuer)?.der().clone();
         let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        let signer = any_ecdsa_type(&der).map_err(|_| rcgen::Error::CouldNotParseKeyPair)?;
+        let signer = any_ecdsa_type(&der).map_err(AuthorityError::Signer)?;
         let leaf = Arc::new(CertifiedKey::new(vec![certificate, self.certificate.clone()], signer));
         self.leaves.lock().insert(host.to_owned(), Arc::clone(&leaf));
         Ok(leaf)

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use lanyard_vocabulary::ClientId;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::authority::LocalAuthority;
@@ -13,7 +14,8 @@ use crate::token::{BearerProblem, Caller, verify_bearer};
 use crate::world::World;
 
 /// A source of new ids: random, or repeatable from a seed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Ids {
     /// Random ids.
     Random,

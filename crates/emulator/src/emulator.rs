@@ -8,6 +8,7 @@ use lanyard_clock::{SharedClock, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use crate::authority::{AuthorityError, LocalAuthority};
 use crate::call::Ids;
@@ -28,6 +29,7 @@ pub struct Builder {
     allow_remote: bool,
     state_dir: Option<PathBuf>,
     plan: Option<WorldPlan>,
+    ids: Ids,
 }
 
 /// The emulator did not start.
@@ -63,7 +65,7 @@ pub enum StartError {
     Seed(#[from] SeedError),
     /// The runtime ended while the world was made.
     #[error("the runtime ended while the world was made")]
-    Interrupted,
+    Interrupted(#[source] tokio::task::JoinError),
 }
 
 impl StartError {
@@ -119,6 +121,14 @@ impl Builder {
         self
     }
 
+    /// Makes ids repeatable: two worlds of one namespace that do the same have the same ids. Keys
+    /// are random all the same.
+    #[must_use]
+    pub const fn ids(mut self, namespace: Uuid) -> Self {
+        self.ids = Ids::Seeded { namespace, count: 0 };
+        self
+    }
+
     /// Starts the emulator: once this returns, the port answers.
     ///
     /// # Errors
@@ -136,30 +146,30 @@ impl Builder {
         let remote = self.allow_remote;
         let engine = tokio::task::spawn_blocking(move || self.build())
             .await
-            .map_err(|_| StartError::Interrupted)??;
+            .map_err(StartError::Interrupted)??;
         Emulator::over(engine, listener, address, remote)
     }
 
     /// The slow part of a start: keys and files.
     fn build(self) -> Result<Engine, StartError> {
         let store = self.state_dir.as_deref().map(Store::open).transpose()?;
-        let mut ids = Ids::Random;
         let saved = store.as_ref().map(Store::load).transpose()?.flatten();
         let is_new = saved.is_none();
-        let (authority, world) = if let Some(saved) = saved {
-            (LocalAuthority::from_stored(saved.authority)?, saved.world)
+        let (authority, world, ids) = if let Some(saved) = saved {
+            (LocalAuthority::from_stored(saved.authority)?, saved.world, saved.ids)
         } else {
+            let mut ids = self.ids;
             let mut world = World::default();
             if let Some(plan) = &self.plan {
                 seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
                 world.imds.machine = Machine::of(plan, &mut ids);
             }
             world.imds.identity_header = Some(SecretText::new(ids.hex32()));
-            (LocalAuthority::generate()?, world)
+            (LocalAuthority::generate()?, world, ids)
         };
         let engine = Engine::new(self.clock, Arc::new(authority), world, ids, store);
         if is_new {
-            engine.save(&engine.state().world)?;
+            engine.save()?;
         }
         Ok(engine)
     }
@@ -184,6 +194,7 @@ impl Emulator {
             allow_remote: false,
             state_dir: None,
             plan: None,
+            ids: Ids::Random,
         }
     }
 

@@ -17,7 +17,7 @@ use crate::ledger::{Ledger, LedgerEntry};
 use crate::operations::{Lookup, Operation, Service, lookup};
 use crate::request::{Reply, Request, Scheme};
 use crate::services;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::world::World;
 
 /// The address of the metadata service on every machine of Azure.
@@ -101,8 +101,14 @@ impl Engine {
     }
 
     /// Writes the state file, if there is a state directory.
-    pub(crate) fn save(&self, world: &World) -> Result<(), crate::store::StoreError> {
-        self.store.as_ref().map_or(Ok(()), |store| store.save(self.authority.stored(), world))
+    pub(crate) fn save(&self) -> Result<(), StoreError> {
+        let state = self.state.lock();
+        self.write(&state.world, &state.ids)
+    }
+
+    fn write(&self, world: &World, ids: &Ids) -> Result<(), StoreError> {
+        let Some(store) = &self.store else { return Ok(()) };
+        store.save(self.authority.stored(), ids, world)
     }
 
     /// Answers a request.
@@ -115,7 +121,7 @@ impl Engine {
             Ok(site) => self.at_site(&mut state, request, site, now, &mut trace),
             Err(refusal) => (refusal, Duration::ZERO, false),
         };
-        let reply = self.finish(&mut state, request, &trace, reply, now);
+        let reply = finish(&mut state, request, &trace, reply, now);
         let elapsed = self.clock.monotonic().saturating_sub(began);
         state.ledger.write(entry(request, &trace, &reply, now, elapsed));
         Answer { reply, delay, reset }
@@ -211,52 +217,48 @@ impl Engine {
         let reply = (operation.handler)(&mut call).unwrap_or_else(|refusal| refusal);
         trace.caller = call.caller;
         let changed = call.changed;
-        if changed && let Err(error) = self.save(world) {
+        if changed && let Err(error) = self.write(world, ids) {
             // The change is in memory and not on the disk: the client must not rely on it.
             tracing::error!(%error, "the state could not be written");
             return failure(&format!("the state could not be written: {error}"));
         }
         reply
     }
+}
 
-    /// The headers that every service sends.
-    fn finish(
-        &self,
-        state: &mut State,
-        request: &Request,
-        trace: &Trace,
-        mut reply: Reply,
-        now: Timestamp,
-    ) -> Reply {
-        let id = state.ids.uuid().to_string();
-        let date = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-        reply = reply.with_header("date", date).with_header("x-ms-request-id", &id);
-        if let Some(sent) = request.header("x-ms-client-request-id").filter(|id| id.len() <= 128) {
-            reply = reply.with_header("x-ms-client-request-id", sent);
+/// The headers that every service sends.
+fn finish(
+    state: &mut State,
+    request: &Request,
+    trace: &Trace,
+    mut reply: Reply,
+    now: Timestamp,
+) -> Reply {
+    let id = state.ids.uuid().to_string();
+    let date = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+    reply = reply.with_header("date", date).with_header("x-ms-request-id", &id);
+    if let Some(sent) = request.header("x-ms-client-request-id").filter(|id| id.len() <= 128) {
+        reply = reply.with_header("x-ms-client-request-id", sent);
+    }
+    match trace.service {
+        Some(Service::Arm) => {
+            let correlation =
+                request.header("x-ms-correlation-request-id").unwrap_or(&id).to_owned();
+            let stamp = now.strftime("%Y%m%dT%H%M%SZ");
+            reply
+                .with_header("x-ms-routing-request-id", format!("LANYARD:{stamp}:{correlation}"))
+                .with_header("x-ms-correlation-request-id", correlation)
+                .with_header("cache-control", "no-cache")
         }
-        match trace.service {
-            Some(Service::Arm) => {
-                let correlation =
-                    request.header("x-ms-correlation-request-id").unwrap_or(&id).to_owned();
-                let stamp = now.strftime("%Y%m%dT%H%M%SZ");
-                reply
-                    .with_header(
-                        "x-ms-routing-request-id",
-                        format!("LANYARD:{stamp}:{correlation}"),
-                    )
-                    .with_header("x-ms-correlation-request-id", correlation)
-                    .with_header("cache-control", "no-cache")
+        Some(Service::Entra) => {
+            let echoed = request.header("client-request-id").filter(|id| id.len() <= 128);
+            if let Some(sent) = echoed {
+                reply = reply.with_header("client-request-id", sent);
             }
-            Some(Service::Entra) => {
-                let echoed = request.header("client-request-id").filter(|id| id.len() <= 128);
-                if let Some(sent) = echoed {
-                    reply = reply.with_header("client-request-id", sent);
-                }
-                reply.with_header("cache-control", "no-store, no-cache")
-            }
-            Some(Service::KeyVault) => reply.with_header("cache-control", "no-cache"),
-            _ => reply,
+            reply.with_header("cache-control", "no-store, no-cache")
         }
+        Some(Service::KeyVault) => reply.with_header("cache-control", "no-cache"),
+        _ => reply,
     }
 }
 
@@ -277,7 +279,7 @@ fn site(request: &Request, door: Door) -> Result<Site, Reply> {
         Door::Proxy => Err(not_azure(&request.host)),
         Door::Port => match request.path.split('/').nth(1).unwrap_or_default() {
             "metadata" => local(Service::Imds),
-            "msi" => local(Service::AppService),
+            "msi" => local(Service::WebApp),
             "lanyard" => local(Service::Control),
             _ => Err(Reply::text(
                 StatusCode::NOT_FOUND,
@@ -324,7 +326,7 @@ fn not_implemented(
         service.name()
     );
     let body = match service {
-        Service::Entra | Service::Imds | Service::AppService => {
+        Service::Entra | Service::Imds | Service::WebApp => {
             json!({ "error": "not_implemented", "error_description": message })
         }
         _ => json!({

@@ -119,7 +119,7 @@ pub(crate) fn sign(
     key: &RsaKey,
 ) -> Result<String, KeyError> {
     let encode = |json: String| URL_SAFE_NO_PAD.encode(json);
-    let claims = serde_json::to_string(claims).map_err(|_| KeyError::Encoding)?;
+    let claims = serde_json::to_string(claims).map_err(KeyError::Claims)?;
     let mut text = format!("{}.{}", encode(header.to_string()), encode(claims));
     let signature = key.sign_rs256(text.as_bytes())?;
     text.push('.');
@@ -148,7 +148,7 @@ pub(crate) fn lenient_base64(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Reads an entry of `x5c`: base64 of DER as RFC 7515 wants it, of a whole PEM text as
-/// azure_identity for Rust sends it, or PEM itself.
+/// `azure_identity` for Rust sends it, or PEM itself.
 pub(crate) fn x5c_certificate(entry: &str) -> Option<Vec<u8>> {
     const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
     const END: &str = "-----END CERTIFICATE-----";

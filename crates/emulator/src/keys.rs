@@ -61,6 +61,9 @@ pub(crate) enum KeyError {
     /// The key could not sign.
     #[error("an RSA key could not sign")]
     Signing,
+    /// The claims of a token could not be written.
+    #[error("the claims of a token could not be written")]
+    Claims(#[source] serde_json::Error),
 }
 
 /// An RSA private key. Clones share it; the state file holds it as base64 of PKCS#8 DER.
@@ -151,7 +154,7 @@ impl RsaKey {
     /// If the stored key is not readable.
     pub(crate) fn jwk_parts(&self) -> Result<(String, String), KeyError> {
         let der = self.public_der()?;
-        let (_, public) = RSAPublicKey::from_der(&der).map_err(|_| KeyError::Encoding)?;
+        let (_, public) = RSAPublicKey::from_der(&der).map_err(|_malformed| KeyError::Encoding)?;
         let part = |number: &[u8]| {
             let start = number.iter().position(|byte| *byte != 0).unwrap_or(number.len());
             URL_SAFE_NO_PAD.encode(&number[start..])
@@ -178,6 +181,6 @@ impl<'de> Deserialize<'de> for RsaKey {
         STANDARD
             .decode(text.as_bytes())
             .map(Self::from_pkcs8)
-            .map_err(|_| de::Error::custom("a private key is not base64"))
+            .map_err(|_malformed| de::Error::custom("a private key is not base64"))
     }
 }

@@ -16,7 +16,8 @@ pub(crate) enum Service {
     /// The metadata service of a machine.
     Imds,
     /// The token endpoint of App Service.
-    AppService,
+    #[serde(rename = "app-service")]
+    WebApp,
     /// Azure Resource Manager.
     Arm,
     /// The data plane of vaults.
@@ -34,7 +35,7 @@ impl Service {
     pub(crate) const ALL: [Self; 8] = [
         Self::Entra,
         Self::Imds,
-        Self::AppService,
+        Self::WebApp,
         Self::Arm,
         Self::KeyVault,
         Self::Graph,
@@ -47,7 +48,7 @@ impl Service {
         match self {
             Self::Entra => "entra",
             Self::Imds => "imds",
-            Self::AppService => "app-service",
+            Self::WebApp => "app-service",
             Self::Arm => "arm",
             Self::KeyVault => "key-vault",
             Self::Graph => "graph",

@@ -168,10 +168,14 @@ where
     }
 }
 
-/// The client asked for a reply that never comes: the connection ends.
+/// The reply never comes: the connection ends.
 #[derive(Debug, thiserror::Error)]
-#[error("the connection was reset by an injected fault")]
-struct Reset;
+enum Reset {
+    #[error("the connection was reset by an injected fault")]
+    Injected,
+    #[error("the runtime ended before the reply was ready")]
+    Interrupted(#[source] tokio::task::JoinError),
+}
 
 type HttpReply = http::Response<Full<Bytes>>;
 
@@ -234,7 +238,7 @@ async fn answered(
     let answer = if engine.is_stored() {
         tokio::task::spawn_blocking(move || engine.answer(&request, door))
             .await
-            .map_err(|_| Reset)?
+            .map_err(Reset::Interrupted)?
     } else {
         engine.answer(&request, door)
     };
@@ -242,7 +246,7 @@ async fn answered(
     if !delay.is_zero() {
         gate.engine.clock.sleep(delay).await;
     }
-    if reset { Err(Reset) } else { Ok(rendered(reply, head)) }
+    if reset { Err(Reset::Injected) } else { Ok(rendered(reply, head)) }
 }
 
 async fn read(scheme: Scheme, host: String, request: http::Request<Incoming>) -> Option<Request> {

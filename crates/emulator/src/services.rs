@@ -14,7 +14,7 @@ pub(crate) const fn operations(service: Service) -> &'static [&'static [Operatio
     match service {
         Service::Entra => entra::OPERATIONS,
         Service::Imds => imds::OPERATIONS,
-        Service::AppService => app_service::OPERATIONS,
+        Service::WebApp => app_service::OPERATIONS,
         Service::Arm => arm::OPERATIONS,
         Service::KeyVault => keyvault::OPERATIONS,
         Service::Control => control::OPERATIONS,

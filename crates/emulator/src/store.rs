@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::authority::StoredAuthority;
+use crate::call::Ids;
 use crate::world::World;
 
 const STATE: &str = "state.json";
@@ -73,6 +74,7 @@ impl StoreError {
 struct Written<'a> {
     format: u32,
     authority: &'a StoredAuthority,
+    ids: &'a Ids,
     world: &'a World,
 }
 
@@ -86,6 +88,8 @@ struct Header {
 pub(crate) struct Saved {
     /// The local certificate authority.
     pub(crate) authority: StoredAuthority,
+    /// The source of new ids, where it stood.
+    pub(crate) ids: Ids,
     /// The world.
     pub(crate) world: World,
 }
@@ -141,6 +145,7 @@ impl Store {
     pub(crate) fn save(
         &self,
         authority: &StoredAuthority,
+        ids: &Ids,
         world: &World,
     ) -> Result<(), StoreError> {
         let temporary = self.directory.join(TEMPORARY);
@@ -158,7 +163,7 @@ impl Store {
         // A file that a killed process left keeps its mode.
         file.set_permissions(Permissions::from_mode(0o600)).map_err(fail("protected"))?;
         let mut writer = BufWriter::new(file);
-        serde_json::to_writer(&mut writer, &Written { format: FORMAT, authority, world })
+        serde_json::to_writer(&mut writer, &Written { format: FORMAT, authority, ids, world })
             .map_err(|error| fail("written")(error.into()))?;
         writer.flush().map_err(fail("written"))?;
         writer.get_ref().sync_all().map_err(fail("synced"))?;

@@ -93,7 +93,7 @@ pub(crate) fn verify_bearer(
         .iter()
         .find(|tenant| tenant.key_id == key_id)
         .ok_or(BearerProblem::NotIssuedHere)?;
-    let public = tenant.key.public_der().map_err(|_| BearerProblem::NotIssuedHere)?;
+    let public = tenant.key.public_der().map_err(|_unreadable| BearerProblem::NotIssuedHere)?;
     // The algorithm is the issuer's choice, never the token's.
     if token.header.alg != "RS256" || !token.is_signed_by(Algorithm::Rs256, &public) {
         return Err(BearerProblem::NotIssuedHere);

@@ -26,7 +26,7 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         method: Method::GET,
         path: "/lanyard/v1/ca.pem",
         support: Support::Full,
-        handler: authority,
+        handler: |call| Ok(authority(call)),
     },
     Operation {
         id: "Ledger_List",
@@ -40,14 +40,14 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         method: Method::GET,
         path: "/lanyard/v1/world",
         support: Support::Full,
-        handler: |call| guarded(call, world),
+        handler: |call| guarded(call, |call| Ok(world(call))),
     },
     Operation {
         id: "Operations_List",
         method: Method::GET,
         path: "/lanyard/v1/operations",
         support: Support::Full,
-        handler: |call| guarded(call, operations),
+        handler: |call| guarded(call, |call| Ok(operations(call))),
     },
     Operation {
         id: "Guests_Get",
@@ -82,7 +82,7 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         method: Method::GET,
         path: "/lanyard/v1/faults",
         support: Support::Full,
-        handler: |call| guarded(call, list_faults),
+        handler: |call| guarded(call, |call| Ok(list_faults(call))),
     },
     Operation {
         id: "Faults_Add",
@@ -136,9 +136,9 @@ fn body<T: DeserializeOwned>(call: &Call<'_>) -> Result<T, Reply> {
     })
 }
 
-fn authority(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn authority(call: &Call<'_>) -> Reply {
     let pem = call.authority.certificate_pem().to_owned();
-    Ok(Reply::empty(StatusCode::OK).with_body("application/x-pem-file", pem))
+    Reply::empty(StatusCode::OK).with_body("application/x-pem-file", pem)
 }
 
 /// `GET ledger?since=N`: the entries after number N.
@@ -159,7 +159,7 @@ fn ledger(call: &mut Call<'_>) -> Result<Reply, Reply> {
 }
 
 /// Ids and names, and nothing that opens anything.
-fn world(call: &mut Call<'_>) -> Result<Reply, Reply> {
+fn world(call: &Call<'_>) -> Reply {
     let world = call.world();
     let tenants: Vec<_> = world
         .directory
@@ -187,7 +187,7 @@ fn world(call: &mut Call<'_>) -> Result<Reply, Reply> {
         })
         .collect();
     let principals: Vec<_> = world.directory.principals.iter().map(described).collect();
-    Ok(Reply::json(
+    Reply::json(
         StatusCode::OK,
         &json!({
             "tenants": tenants,
@@ -197,7 +197,7 @@ fn world(call: &mut Call<'_>) -> Result<Reply, Reply> {
             "imds": { "assigned": world.imds.assigned, "location": world.imds.machine.location },
             "tokens": world.tokens,
         }),
-    ))
+    )
 }
 
 fn described(principal: &Principal) -> Value {
@@ -221,9 +221,9 @@ fn described(principal: &Principal) -> Value {
 }
 
 /// What the emulator can do, service by service.
-fn operations(_: &mut Call<'_>) -> Result<Reply, Reply> {
+fn operations(_: &Call<'_>) -> Reply {
     let rows: Vec<_> = Service::ALL.into_iter().flat_map(of_service).collect();
-    Ok(Reply::json(StatusCode::OK, &json!({ "value": rows })))
+    Reply::json(StatusCode::OK, &json!({ "value": rows }))
 }
 
 fn of_service(service: Service) -> impl Iterator<Item = Value> {
@@ -243,8 +243,8 @@ fn of_service(service: Service) -> impl Iterator<Item = Value> {
     })
 }
 
-fn list_faults(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    Ok(Reply::json(StatusCode::OK, &json!({ "value": call.world().faults.rules() })))
+fn list_faults(call: &Call<'_>) -> Reply {
+    Reply::json(StatusCode::OK, &json!({ "value": call.world().faults.rules() }))
 }
 
 fn add_fault(call: &mut Call<'_>) -> Result<Reply, Reply> {

@@ -270,3 +270,6 @@ fn location(call: &mut Call<'_>) -> Result<Reply, Reply> {
         _ => Ok(Reply::json(StatusCode::OK, location)),
     }
 }
+
+#[cfg(test)]
+mod tests;

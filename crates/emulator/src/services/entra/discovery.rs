@@ -23,7 +23,7 @@ pub(super) fn instance(call: &mut Call<'_>) -> Result<Reply, Refusal> {
     let asked = call.request.query("authorization_endpoint").unwrap_or_default();
     let url = url::Url::parse(asked).ok();
     let host = url.as_ref().and_then(url::Url::host_str).unwrap_or_default();
-    if !hosts::site(host).is_some_and(|site| site.service == Service::Entra) {
+    if hosts::site(host).is_none_or(|site| site.service != Service::Entra) {
         return Err(INSTANCE_UNKNOWN.because(format!("Unknown or invalid instance '{host}'.")));
     }
     let tenant = url.as_ref().and_then(|url| url.path_segments()?.next()).unwrap_or("common");

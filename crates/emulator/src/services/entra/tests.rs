@@ -86,7 +86,7 @@ fn every_form_of_assertion_that_clients_really_send_is_accepted() {
         (
             "old clients: the thumbprint as kid in hexadecimal digits",
             json!({ "alg": "RS256", "kid": hex::encode_upper(&sha1) }),
-            plain.clone(),
+            plain,
         ),
     ];
     for (name, header, claims) in cases {
@@ -214,6 +214,9 @@ fn msi_assertion(x5c: &[Vec<u8>], key: &RsaKey) -> String {
     signed(&header, &assertion_claims(MSI), key)
 }
 
+/// What it is, the chain, and the code of the refusal.
+type ChainCase<'a> = (&'a str, Vec<Vec<u8>>, Option<u64>);
+
 #[test]
 fn a_managed_identity_is_trusted_by_subject_and_issuer_and_only_with_its_chain() {
     let world = world();
@@ -225,7 +228,7 @@ fn a_managed_identity_is_trusted_by_subject_and_issuer_and_only_with_its_chain()
         leaf(subject, &client_key(), authority, days)
     };
     let trusted = (MSI_AUTHORITY, &authority_key());
-    let cases: [(&str, Vec<Vec<u8>>, Option<u64>); 9] = [
+    let cases: [ChainCase<'_>; 9] = [
         ("leaf and root", vec![msi_leaf(), root.clone()], None),
         ("leaf alone, of the trusted authority", vec![msi_leaf()], None),
         ("no chain", vec![], Some(700_027)),
