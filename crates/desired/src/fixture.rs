@@ -4,7 +4,8 @@ use lanyard_api::HostedCluster;
 use serde_json::Value;
 
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::hosted_cluster::desired::{Desired, Names, desired};
+use crate::hosted_cluster::desired::{Desired, desired};
+use crate::hosted_cluster::names::Names;
 use crate::hosted_cluster::validate::validate;
 
 pub(crate) const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");

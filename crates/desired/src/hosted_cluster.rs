@@ -10,6 +10,7 @@ use lanyard_vocabulary::{
 pub mod cloud_config;
 pub mod cluster_identity;
 pub mod desired;
+pub mod names;
 pub mod network_secret;
 pub mod validate;
 pub mod wiring;
@@ -26,6 +27,8 @@ pub struct ValidatedHostedCluster {
     pub infra_id: InfraId,
     /// `spec.dns.baseDomain`.
     pub base_domain: Option<String>,
+    /// `spec.issuerURL`: the issuer of service account tokens.
+    pub issuer_url: String,
     /// Where the cluster runs.
     pub azure: AzurePlacement,
     /// The vault with the credentials of the control plane.

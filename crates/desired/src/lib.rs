@@ -25,8 +25,9 @@ pub mod proof;
 pub mod render;
 
 pub use hosted_cluster::ValidatedHostedCluster;
-pub use hosted_cluster::desired::{Desired, Names, desired};
-pub use hosted_cluster::validate::{Validated, validate};
+pub use hosted_cluster::desired::{Desired, desired};
+pub use hosted_cluster::names::Names;
+pub use hosted_cluster::validate::{Validated, validate, validate_update};
 pub use problem::{Problem, Problems, Severity};
 pub use proof::{ProofCall, ProofCalls, desired_proofs};
 pub use render::{RenderedFile, render};

@@ -128,7 +128,7 @@ fn patches(desired: &Desired) -> BTreeMap<&'static str, Value> {
 #[derive(Default)]
 struct Patch {
     volumes: Vec<Volume>,
-    containers: BTreeMap<&'static str, ContainerPatch>,
+    containers: BTreeMap<String, ContainerPatch>,
 }
 
 #[derive(Default)]
@@ -140,11 +140,13 @@ struct ContainerPatch {
 fn wire(deployments: &mut BTreeMap<&'static str, Patch>, wiring: &Wiring) {
     let patch = deployments.entry(wiring.consumer.deployment).or_default();
     patch.volumes.push(wiring.volume.clone());
-    let container = patch.containers.entry(wiring.consumer.container).or_default();
-    container.mounts.push(json!(wiring.mount));
+    for container in &wiring.containers {
+        let container = patch.containers.entry(container.clone()).or_default();
+        container.mounts.push(json!(wiring.mount));
+    }
     for variable in &wiring.variables {
         let patch = deployments.entry(variable.deployment).or_default();
-        let container = patch.containers.entry(variable.container).or_default();
+        let container = patch.containers.entry(variable.container.to_owned()).or_default();
         container.variables.push(json!(variable.variable));
     }
 }

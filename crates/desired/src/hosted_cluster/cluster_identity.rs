@@ -6,7 +6,7 @@ use lanyard_vocabulary::component::Told;
 use serde::{Deserialize, Serialize};
 
 use super::ValidatedHostedCluster;
-use super::desired::{Names, metadata};
+use super::names::{Names, metadata};
 
 /// An identity of Cluster API Provider Azure, `infrastructure.cluster.x-k8s.io/v1beta1`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

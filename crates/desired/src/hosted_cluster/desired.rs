@@ -1,33 +1,20 @@
 //! Everything that a hosted cluster should have in the namespace of its control plane.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use lanyard_api::parameters::{IdentityMode, ProviderParameters};
-use lanyard_api::{HostedCluster, ObjectEntry, SecretProviderClass};
+use lanyard_api::{ObjectEntry, SecretProviderClass};
+use lanyard_vocabulary::Component;
 use lanyard_vocabulary::component::{Consumer, Told};
-use lanyard_vocabulary::{ClientId, Component};
 
-use super::cloud_config::{CLOUD_CONF, cloud_config_secrets, worker_cloud_config};
+use super::cloud_config::{CLOUD_CONF, IDENTITY_PATH, cloud_config_secrets, worker_cloud_config};
 use super::cluster_identity::{AzureClusterIdentity, desired_cluster_identity};
+use super::names::{Names, metadata};
 use super::network_secret::desired_network_secret;
 use super::wiring::{Wiring, desired_wiring};
 use super::{ControlPlaneIdentity, ValidatedHostedCluster};
 
 #[cfg(test)]
 mod tests;
-
-/// What the objects need to know beyond the cluster.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Names {
-    /// The client id of the managed identity with which the nodes of the management cluster read
-    /// the vault. Without one the identity that the system assigned to the node is used.
-    pub vault_reader: Option<ClientId>,
-    /// The owner of the objects. It is in the namespace of the control plane, because an owner
-    /// in another namespace owns nothing; the HostedCluster is in another one.
-    pub owner: Option<OwnerReference>,
-}
 
 /// The objects of a hosted cluster, all in the namespace of its control plane.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +49,9 @@ pub fn desired(cluster: &ValidatedHostedCluster, names: &Names) -> Desired {
         wirings: cluster
             .components()
             .flat_map(|(component, identity)| {
-                let wire = move |consumer| desired_wiring(component, consumer, identity);
+                let encryption = cluster.encryption.as_ref();
+                let wire =
+                    move |consumer| desired_wiring(component, consumer, identity, encryption);
                 component.consumers().iter().map(wire)
             })
             .collect(),
@@ -87,18 +76,6 @@ fn class(
     };
     let name = component.facts().secret_provider_class;
     SecretProviderClass::of_azure(metadata(cluster, names, name), &parameters)
-}
-
-/// Name, place, owner and the way back to the cluster.
-pub(super) fn metadata(cluster: &ValidatedHostedCluster, names: &Names, name: &str) -> ObjectMeta {
-    let annotation = (HostedCluster::CLUSTER_ANNOTATION.to_owned(), cluster.reference());
-    ObjectMeta {
-        name: Some(name.to_owned()),
-        namespace: Some(cluster.control_plane_namespace()),
-        annotations: Some(BTreeMap::from([annotation])),
-        owner_references: names.owner.clone().map(|owner| vec![owner]),
-        ..ObjectMeta::default()
-    }
 }
 
 impl Desired {
@@ -129,11 +106,7 @@ impl Desired {
             Told::CloudConfig { secret } | Told::StorageOperator { secret, .. } => {
                 self.path_in_cloud_config(secret)
             }
-            Told::Environment { name } => wiring.variable(name),
-            // The operator gets the bare name and renders the path in front of it.
-            Told::Rendered { bare_name, .. } => {
-                Some(format!("{}/{}", consumer.mount_path, wiring.variable(bare_name)?))
-            }
+            Told::Environment { name } | Told::Rendered { name, .. } => wiring.variable(name),
         }
     }
 
@@ -151,6 +124,6 @@ impl Desired {
         let secret = self.secrets.iter().find(|s| s.metadata.name.as_deref() == Some(secret))?;
         let text = &secret.data.as_ref()?.get(CLOUD_CONF)?.0;
         let config: serde_json::Value = serde_json::from_slice(text).ok()?;
-        Some(config.get("aadMSIDataPlaneIdentityPath")?.as_str()?.to_owned())
+        Some(config.get(IDENTITY_PATH)?.as_str()?.to_owned())
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
 use super::ValidatedHostedCluster;
-use super::desired::{Names, metadata};
+use super::names::{Names, metadata};
 
 /// The name of the Secret.
 pub const NETWORK_SECRET: &str = "cloud-network-config-controller-creds";

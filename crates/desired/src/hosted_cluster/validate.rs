@@ -25,8 +25,14 @@ mod placement;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod update;
 
-use schema::Checker;
+pub use update::validate_update;
+
+use schema::{Checker, is_uuid};
+
+const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
+const DEFAULT_RESOURCE_GROUP: &str = "default";
 
 /// A hosted cluster that can be used, and what somebody should look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +52,8 @@ pub fn validate(wire: &HostedCluster) -> Result<Validated, Problems> {
     let spec = wire.spec.clone().unwrap_or_default();
     let metadata = metadata(&mut checker, wire);
     let infra_id = infra_id(&mut checker, &spec);
-    issuer(&mut checker, &spec);
+    cluster_id(&mut checker, &spec);
+    let issuer_url = issuer(&mut checker, &spec);
     services(&mut checker, &spec);
     let Some(azure) = managed_azure(&mut checker, &spec) else { return Err(checker.problems) };
     let placement = placement::placement(&mut checker, &azure, health_probe(wire));
@@ -70,6 +77,7 @@ pub fn validate(wire: &HostedCluster) -> Result<Validated, Problems> {
         name,
         infra_id,
         base_domain,
+        issuer_url,
         azure,
         vault: authentication.vault,
         identities,
@@ -103,32 +111,54 @@ fn metadata(checker: &mut Checker, wire: &HostedCluster) -> Option<(String, Stri
 
 fn infra_id(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<InfraId> {
     let field = "spec.infraID";
-    match spec.infra_id.as_deref().unwrap_or_default() {
-        "" => {
-            checker.problems.error_with_hint(
-                field,
-                "Required value",
-                "names of cloud resources are made of it; set it, such as `<name>-<5 characters>`",
-            );
-            None
-        }
-        text => checker.parsed(field, text),
+    let Some(text) = spec.infra_id.as_deref() else {
+        checker.problems.error_with_hint(
+            field,
+            "Required value",
+            "names of cloud resources are made of it; set it, such as `<name>-<5 characters>`",
+        );
+        return None;
+    };
+    let matches = text.split('-').all(|part| part.chars().all(is_lower_alphanumeric))
+        && text.starts_with(is_lower_alphanumeric)
+        && text.ends_with(is_lower_alphanumeric);
+    let message = "infraID must consist of lowercase alphanumeric characters or '-', start and end with an alphanumeric character, and be between 1 and 253 characters";
+    if !checker.rule(field, matches && text.len() <= 253, message) {
+        return None;
+    }
+    checker.parsed(field, text)
+}
+
+fn is_lower_alphanumeric(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit()
+}
+
+fn cluster_id(checker: &mut Checker, spec: &HostedClusterSpec) {
+    if let Some(text) = &spec.cluster_id {
+        let message = "clusterID must be an RFC4122 UUID value (xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits)";
+        checker.rule("spec.clusterID", is_uuid(text), message);
     }
 }
 
-fn issuer(checker: &mut Checker, spec: &HostedClusterSpec) {
+/// The default is filled in before the rules are checked, so the rule that a signing key needs an
+/// issuer can never be broken; what it means to say is a lint.
+fn issuer(checker: &mut Checker, spec: &HostedClusterSpec) -> String {
     let field = "spec.issuerURL";
-    let issuer = spec.issuer_url.as_deref().unwrap_or_default();
-    if spec.service_account_signing_key.is_some() && issuer.is_empty() {
-        checker.problems.error("spec", "If serviceAccountSigningKey is set, issuerURL must be set");
+    let issuer = spec.issuer_url.clone().unwrap_or_else(|| DEFAULT_ISSUER.to_owned());
+    if spec.service_account_signing_key.is_some() && spec.issuer_url.is_none() {
+        checker.problems.lint(
+            field,
+            format!("serviceAccountSigningKey is set and the issuer is the default, `{issuer}`"),
+            "set the URL at which the public keys are published",
+        );
     }
-    if issuer.is_empty() {
-        return;
-    }
-    checker.at_most(field, issuer, 255);
-    if url::Url::parse(issuer).is_err() {
-        checker.problems.error(field, format!("Invalid value: \"{issuer}\": it must be a URL"));
-    }
+    checker.at_most(field, &issuer, 255);
+    checker.rule(field, is_url(&issuer), "issuerURL must be a valid absolute URL");
+    issuer
+}
+
+fn is_url(text: &str) -> bool {
+    url::Url::parse(text).is_ok()
 }
 
 /// On ARO HCP the OAuth server, Konnectivity and Ignition are reached by routes.
@@ -140,26 +170,24 @@ fn services(checker: &mut Checker, spec: &HostedClusterSpec) {
         return;
     };
     if services.len() < 4 {
-        let message = format!(
-            "Invalid value: {}: {field} in body should have at least 4 items",
-            services.len()
-        );
+        let count = services.len();
+        let message =
+            format!("Invalid value: {count}: {field} in body should have at least 4 items");
         checker.problems.error(field, message);
     }
-    for service in services {
-        let name = service.service.as_deref().unwrap_or_default();
-        let strategy = service.strategy.as_ref().and_then(|s| s.strategy_type.as_deref());
-        if strategy.is_none_or(|strategy| strategy == "Route") {
-            continue;
-        }
-        let message = match name {
-            "OAuthServer" => {
-                "Azure managed platform (ARO HCP) requires OAuthServer to use Route".to_owned()
-            }
-            "Konnectivity" | "Ignition" => format!("Azure platform requires {name} to use Route"),
-            _ => continue,
-        };
-        checker.problems.error("spec.services", message);
+    let by_route = |name: &str| {
+        let mut named = services.iter().filter(|service| service.service.as_deref() == Some(name));
+        named.all(|service| {
+            let strategy = service.strategy.as_ref();
+            strategy.and_then(|strategy| strategy.strategy_type.as_deref()) == Some("Route")
+        })
+    };
+    let message = "Azure managed platform (ARO HCP) requires OAuthServer to use Route";
+    checker.rule(field, by_route("OAuthServer"), message);
+    for name in ["Konnectivity", "Ignition"] {
+        let message =
+            format!("Azure platform requires {name} Route service with a hostname to be defined");
+        checker.rule(field, by_route(name), &message);
     }
 }
 

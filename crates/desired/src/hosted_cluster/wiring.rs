@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{CSIVolumeSource, EnvVar, Volume, VolumeMount};
 use lanyard_vocabulary::component::{Consumer, Told};
 use lanyard_vocabulary::{Component, SecretName};
 
-use super::ControlPlaneIdentity;
+use super::{ControlPlaneIdentity, Encryption};
 
 /// The name of the CSI driver.
 pub const CSI_DRIVER: &str = "secrets-store.csi.k8s.io";
@@ -24,9 +24,11 @@ pub struct Wiring {
     pub consumer: Consumer,
     /// The vault secret, and the file in the volume.
     pub secret_name: SecretName,
+    /// The containers that mount the volume: the consumer's, and its twin where there is one.
+    pub containers: Vec<String>,
     /// The volume of the pod.
     pub volume: Volume,
-    /// The mount of the container.
+    /// The mount of the containers.
     pub mount: VolumeMount,
     /// Variables, of the consumer or of the operator that renders it.
     pub variables: Vec<ContainerVariable>,
@@ -61,12 +63,14 @@ pub(super) fn desired_wiring(
     component: Component,
     consumer: &Consumer,
     identity: &ControlPlaneIdentity,
+    encryption: Option<&Encryption>,
 ) -> Wiring {
     let class = component.facts().secret_provider_class;
     Wiring {
         component,
         consumer: *consumer,
         secret_name: identity.secret_name.clone(),
+        containers: containers(consumer, encryption),
         volume: Volume {
             name: consumer.volume.to_owned(),
             csi: Some(CSIVolumeSource {
@@ -88,6 +92,14 @@ pub(super) fn desired_wiring(
         },
         variables: variables(class, consumer, identity),
     }
+}
+
+/// The plugin for encryption runs once for every key, in containers named after the key's part.
+fn containers(consumer: &Consumer, encryption: Option<&Encryption>) -> Vec<String> {
+    let has_backup = encryption.is_some_and(|encryption| encryption.backup_key.is_some());
+    let stem = consumer.container.strip_suffix("-active").filter(|_| has_backup);
+    let twin = stem.map(|stem| format!("{stem}-backup"));
+    std::iter::once(consumer.container.to_owned()).chain(twin).collect()
 }
 
 /// Not every consumer is told by a variable, and one variable has two meanings: the full path for

@@ -1,9 +1,13 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use lanyard_api::HostedCluster;
 use lanyard_vocabulary::component::Told;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::fixture::{AZURE, CONTROL_PLANE, KMS, changed, desired_of, names, valid};
+use crate::hosted_cluster::cloud_config::lint_cloud_config;
+use crate::problem::Severity;
 use crate::render::render;
 
 fn at(base: &str, rest: &str) -> String {
@@ -97,6 +101,37 @@ fn the_extension_is_off_wherever_there_is_a_path() {
     }
 }
 
+#[test]
+fn the_documented_mixture_is_understood_and_linted() {
+    let mixture = r#"{"useManagedIdentityExtension": true, "aadMSIDataPlaneIdentityPath": "/f"}"#;
+    let fields = |text: &str| -> Vec<_> {
+        lint_cloud_config(text)
+            .into_iter()
+            .map(|problem| (problem.field, problem.severity))
+            .collect()
+    };
+    assert_eq!(fields(mixture), [("useManagedIdentityExtension".to_owned(), Severity::Lint)]);
+    assert_eq!(fields("[]"), [("cloud.conf".to_owned(), Severity::Error)]);
+    let desired = desired_of(&changed(&[]));
+    assert_eq!(fields(secret(&desired, "azure-cloud-config")), []);
+    assert_eq!(fields(&desired.config_maps[0].data.as_ref().unwrap()[CLOUD_CONF]), []);
+}
+
+#[test]
+fn a_backup_key_has_a_container_that_mounts_the_same_volume() {
+    let containers = |changes: &[(String, Value)]| -> Vec<String> {
+        let desired = desired_of(&changed(changes));
+        let kms = &Component::Kms.consumers()[0];
+        desired.wiring(Component::Kms, kms).unwrap().containers.clone()
+    };
+    assert_eq!(containers(&[]), ["azure-kms-provider-active"]);
+    let key = json!({"keyVaultName": "harbour-keys", "keyName": "old", "keyVersion": "1"});
+    assert_eq!(
+        containers(&[(at(KMS, "backupKey"), key)]),
+        ["azure-kms-provider-active", "azure-kms-provider-backup"]
+    );
+}
+
 /// The variants that change which components run.
 fn variants() -> Vec<(Vec<(String, Value)>, usize)> {
     let off = |names: Value| ("/spec/capabilities".to_owned(), json!({ "disabled": names }));
@@ -167,6 +202,9 @@ fn one_variable_has_two_meanings() {
         .filter(|found| found.variable.name == variable)
         .map(|found| (found.deployment, found.variable.value.as_deref().unwrap()))
         .collect();
+    let network = desired.wirings.iter().find(|wiring| wiring.component == Component::Network);
+    let told = network.unwrap().variable("ARO_HCP_CLIENT_CREDENTIALS_PATH");
+    assert_eq!(told.as_deref(), Some("/var/run/secrets/azure/harbour-network"));
     assert_eq!(
         values,
         [

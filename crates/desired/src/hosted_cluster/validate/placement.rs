@@ -7,7 +7,7 @@ use lanyard_api::hosted_cluster::{AzurePlatform, AzurePrivate, RegistryCredentia
 use lanyard_vocabulary::{ArmResourceId, Cloud};
 
 use super::schema::{Checker, is_dns_label, is_uuid};
-use super::{ClusterTenant, HealthProbe};
+use super::{ClusterTenant, DEFAULT_RESOURCE_GROUP, HealthProbe};
 use crate::hosted_cluster::AzurePlacement;
 
 mod subnet;
@@ -69,6 +69,13 @@ fn cloud(checker: &mut Checker, azure: &AzurePlatform) -> Option<Cloud> {
             "use the public, the US Government or the China cloud, or provide the object yourself",
         );
     }
+    if cloud.endpoints().is_none() {
+        checker.problems.lint(
+            path("cloud"),
+            format!("the endpoints of `{cloud}` differ by installation, and the classes name no file with them"),
+            "start the Key Vault provider with the endpoints of the installation",
+        );
+    }
     Some(cloud)
 }
 
@@ -99,7 +106,7 @@ fn resource_group(checker: &mut Checker, azure: &AzurePlatform) -> Option<String
             "rename it to `resourceGroup`",
         );
     }
-    let text = azure.resource_group.as_deref().unwrap_or("default");
+    let text = azure.resource_group.as_deref().unwrap_or(DEFAULT_RESOURCE_GROUP);
     let fits = checker.at_most(&field, text, 90);
     let matches = is_resource_group(text);
     let matches = checker.pattern(&field, text, RESOURCE_GROUP_PATTERN, matches);

@@ -18,7 +18,8 @@ impl Checker {
     /// rule.
     pub(super) fn required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
-            self.problems.error(field, "Required value");
+            let name = field.rsplit('.').next().unwrap_or(field);
+            self.problems.error_with_hint(field, "Required value", format!("set `{name}`"));
         }
         value
     }
@@ -56,10 +57,15 @@ impl Checker {
     pub(super) fn one_of(&mut self, field: &str, text: &str, known: &[&str]) -> bool {
         let found = known.contains(&text);
         if !found {
-            let known: Vec<_> = known.iter().map(|value| format!("\"{value}\"")).collect();
-            let known = known.join(", ");
-            self.problems
-                .error(field, format!("Unsupported value: \"{text}\": supported values: {known}"));
+            let listed: Vec<_> = known.iter().map(|value| format!("\"{value}\"")).collect();
+            let listed = listed.join(", ");
+            let near = known.iter().find(|value| value.eq_ignore_ascii_case(text));
+            let hint = near.map_or_else(
+                || "write one of the supported values".to_owned(),
+                |near| format!("the case matters: write `{near}`"),
+            );
+            let message = format!("Unsupported value: \"{text}\": supported values: {listed}");
+            self.problems.error_with_hint(field, message, hint);
         }
         found
     }

@@ -5,6 +5,7 @@ use crate::fixture::{AZURE, CONTROL_PLANE, KMS, changed, example, wire};
 use crate::problem::{Problem, Severity};
 
 mod schema;
+mod update;
 
 fn at(base: &str, rest: &str) -> String {
     format!("{base}/{rest}")

@@ -268,18 +268,40 @@ fn encryption() {
 
 #[test]
 fn issuer_and_services() {
-    rejected(&[("/spec/issuerURL".to_owned(), json!("not a url"))], "it must be a URL");
-    rejected(
-        &[("/spec/issuerURL".to_owned(), Value::Null)],
-        "If serviceAccountSigningKey is set, issuerURL must be set",
-    );
+    let url = "issuerURL must be a valid absolute URL";
+    rejected(&[("/spec/issuerURL".to_owned(), json!("not a url"))], url);
+    rejected(&[("/spec/issuerURL".to_owned(), json!(""))], url);
+    // The default comes before the rule that a signing key needs an issuer.
+    assert_eq!(lints(&[("/spec/issuerURL".to_owned(), Value::Null)]), ["spec.issuerURL"]);
+
     rejected(&[("/spec/services".to_owned(), json!([]))], "should have at least 4 items");
-    let mut example = example();
-    *example.pointer_mut("/spec/services/1/servicePublishingStrategy/type").unwrap() =
-        json!("LoadBalancer");
-    let found = validate(&wire(example)).unwrap_err();
-    assert_eq!(
-        found.to_string(),
-        "spec.services: Azure managed platform (ARO HCP) requires OAuthServer to use Route"
-    );
+    let cases = [
+        (1, "Azure managed platform (ARO HCP) requires OAuthServer to use Route"),
+        (2, "Azure platform requires Konnectivity Route service with a hostname to be defined"),
+        (3, "Azure platform requires Ignition Route service with a hostname to be defined"),
+    ];
+    for (index, expected) in cases {
+        let strategy = format!("/spec/services/{index}/servicePublishingStrategy/type");
+        assert_eq!(
+            errors(&[(strategy, json!("LoadBalancer"))]),
+            [format!("spec.services: {expected}")]
+        );
+    }
+}
+
+#[test]
+fn ids_of_the_cluster() {
+    let infra = "infraID must consist of lowercase alphanumeric characters or '-'";
+    for id in ["", "-a", "a-", "A", "a.b", "a_b"] {
+        rejected(&[("/spec/infraID".to_owned(), json!(id))], infra);
+    }
+    rejected(&[("/spec/clusterID".to_owned(), json!("1"))], "clusterID must be an RFC4122 UUID");
+    assert_eq!(errors(&[("/spec/clusterID".to_owned(), Value::Null)]), [""; 0]);
+}
+
+#[test]
+fn hints_name_a_spelling_that_differs_by_case_only() {
+    let changes = [(at(CONTROL_PLANE, "disk/objectEncoding"), json!("UTF-8"))];
+    let found = problems(&changes);
+    assert_eq!(found[0].hint.as_deref(), Some("the case matters: write `utf-8`"));
 }
