@@ -1,0 +1,284 @@
+//! The whole road over sockets, with no client of ours: machine identity, vault secret,
+//! certificate assertion, token, Azure Resource Manager.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{RSA_PSS_SHA256, RsaKeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use lanyard_clock::{Clock as _, SystemClock};
+use lanyard_emulator::{
+    Bundle, DnsZonePlan, Drill, Emulator, Fault, IdentityPlan, VaultPlan, WorldPlan,
+};
+use lanyard_vocabulary::{Cloud, Component, ObjectEncoding};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use serde_json::{Value, json};
+
+const TENANT: &str = "11111111-1111-4111-8111-111111111111";
+const VAULT: &str = "platform-kv.vault.azure.net";
+const TENANT_OF_VAULT: &str = "22222222-2222-4222-8222-222222222222";
+const CONTROL: (&str, &str) = ("x-lanyard-control", "1");
+
+fn plan() -> WorldPlan {
+    let group = "/subscriptions/sub/resourceGroups";
+    let vnet = format!("{group}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet");
+    let nsg =
+        format!("{group}/demo-nsg-abcde/providers/Microsoft.Network/networkSecurityGroups/nsg");
+    let identity = |component: Component| IdentityPlan {
+        component,
+        client_id: None,
+        secret_name: component.facts().secret_suffix.parse().unwrap(),
+        encoding: ObjectEncoding::Utf8,
+        bundle: Bundle::Pem,
+    };
+    WorldPlan {
+        tenant: TENANT.parse().unwrap(),
+        subscription: "sub".parse().unwrap(),
+        cloud: Cloud::Public,
+        location: "westeurope".to_owned(),
+        managed_resource_group: "demo-abcde".to_owned(),
+        subnet_id: format!("{vnet}/subnets/default").parse().unwrap(),
+        vnet_id: vnet.parse().unwrap(),
+        security_group_id: nsg.parse().unwrap(),
+        dns_zone: DnsZonePlan { name: "example.test".to_owned(), resource_group: "dns".to_owned() },
+        infra_id: "demo-abcde".parse().unwrap(),
+        vault: VaultPlan {
+            name: "platform-kv".parse().unwrap(),
+            tenant: TENANT_OF_VAULT.parse().unwrap(),
+        },
+        kms_key: None,
+        vault_reader_client_id: "33333333-3333-4333-8333-333333333333".parse().unwrap(),
+        identities: Component::ALL.into_iter().map(identity).collect(),
+        drills: Vec::new(),
+        guests: true,
+    }
+}
+
+/// A stranger to this workspace: an HTTP client with a proxy and a CA.
+struct Stranger<'a> {
+    emulator: &'a Emulator,
+    proxied: reqwest::Client,
+    direct: reqwest::Client,
+}
+
+impl<'a> Stranger<'a> {
+    fn of(emulator: &'a Emulator) -> Self {
+        let authority = reqwest::Certificate::from_pem(emulator.ca_pem().as_bytes()).unwrap();
+        let proxied = reqwest::Client::builder()
+            .proxy(reqwest::Proxy::all(emulator.proxy_url()).unwrap())
+            .tls_certs_only([authority])
+            .build()
+            .unwrap();
+        let direct = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self { emulator, proxied, direct }
+    }
+
+    async fn sent(request: reqwest::RequestBuilder) -> (u16, Value) {
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = response.bytes().await.unwrap();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn control(&self, method: reqwest::Method, path: &str, body: &str) -> (u16, Value) {
+        let url = format!("{}/lanyard/v1/{path}", self.emulator.proxy_url());
+        let request = self.direct.request(method, url).header(CONTROL.0, CONTROL.1);
+        Self::sent(request.body(body.to_owned())).await
+    }
+
+    /// The token of the machine for the vaults.
+    async fn machine_token(&self) -> String {
+        let url = format!(
+            "{}/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://vault.azure.net",
+            self.emulator.proxy_url()
+        );
+        let (status, body) = Self::sent(self.direct.get(url).header("Metadata", "true")).await;
+        assert_eq!(status, 200, "{body}");
+        body["access_token"].as_str().unwrap().to_owned()
+    }
+
+    async fn document(&self, component: Component) -> Value {
+        let token = self.machine_token().await;
+        let name = component.facts().secret_suffix;
+        let url = format!("https://{VAULT}/secrets/{name}?api-version=7.5");
+        let (status, body) = Self::sent(self.proxied.get(url).bearer_auth(token)).await;
+        assert_eq!(status, 200, "{component:?}: {body}");
+        serde_json::from_str(body["value"].as_str().unwrap()).unwrap()
+    }
+
+    /// Asks for a token with the credential of a document, as the MSI data plane's clients do.
+    async fn sign_in(&self, document: &Value, now: i64) -> (u16, Value) {
+        let field = |name: &str| document[name].as_str().unwrap().to_owned();
+        let endpoint =
+            format!("{}{}/oauth2/v2.0/token", field("authentication_endpoint"), field("tenant_id"));
+        let pem = STANDARD.decode(field("client_secret")).unwrap();
+        let assertion = assertion(&pem, &field("client_id"), &endpoint, now);
+        let form = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "client_credentials")
+            .append_pair("client_id", &field("client_id"))
+            .append_pair("scope", "https://management.core.windows.net//.default")
+            .append_pair(
+                "client_assertion_type",
+                "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+            )
+            .append_pair("client_assertion", &assertion)
+            .finish();
+        Self::sent(self.proxied.post(endpoint).body(form)).await
+    }
+}
+
+fn assertion(pem: &[u8], client: &str, audience: &str, now: i64) -> String {
+    let key = PrivatePkcs8KeyDer::from_pem_slice(pem).unwrap();
+    let chain: Vec<_> =
+        CertificateDer::pem_slice_iter(pem).map(|certificate| certificate.unwrap()).collect();
+    let x5c: Vec<_> = chain.iter().map(|certificate| STANDARD.encode(certificate)).collect();
+    let header = json!({
+        "alg": "PS256",
+        "typ": "JWT",
+        "x5t#S256": STANDARD.encode(digest(&SHA256, &chain[0])),
+        "x5c": x5c,
+    });
+    let claims = json!({
+        "aud": audience, "iss": client, "sub": client, "jti": "1", "nbf": now, "exp": now + 600,
+    });
+    let encode = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
+    let message = format!("{}.{}", encode(&header), encode(&claims));
+    let pair = RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()).unwrap();
+    let mut signature = vec![0; pair.public_modulus_len()];
+    pair.sign(&RSA_PSS_SHA256, &SystemRandom::new(), message.as_bytes(), &mut signature).unwrap();
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+#[tokio::test]
+async fn every_component_travels_from_the_machine_to_its_own_token() {
+    let clock = SystemClock::shared();
+    let emulator = Emulator::builder().seed(plan()).start().await.unwrap();
+    let stranger = Stranger::of(&emulator);
+    let now = clock.now().as_second();
+
+    let challenge = stranger
+        .proxied
+        .get(format!("https://{VAULT}/secrets/kms?api-version=7.5"))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(challenge.status().as_u16(), 401);
+    assert_eq!(
+        challenge.headers()["www-authenticate"],
+        format!(
+            "Bearer authorization=\"https://login.microsoftonline.com/{TENANT_OF_VAULT}\", \
+             resource=\"https://vault.azure.net\""
+        )
+    );
+    let mut tokens = Vec::new();
+    for component in Component::ALL {
+        let document = stranger.document(component).await;
+        let (status, body) = stranger.sign_in(&document, now).await;
+        assert_eq!(status, 200, "{component:?}: {body}");
+        tokens.push(body["access_token"].as_str().unwrap().to_owned());
+    }
+
+    let before = stranger.document(Component::ALL[0]).await;
+    let rotation = json!({ "component": Component::ALL[0].name(), "padding": 8_000 }).to_string();
+    let (status, rotated) = stranger.control(reqwest::Method::POST, "rotate", &rotation).await;
+    assert_eq!(status, 201, "{rotated}");
+    assert!(rotated["bytes"].as_u64().unwrap() > 12_000, "{rotated}");
+    let after = stranger.document(Component::ALL[0]).await;
+    assert_ne!(before["client_secret"], after["client_secret"]);
+    assert!(after["not_before"].as_str() > before["not_before"].as_str());
+    assert_eq!(stranger.sign_in(&after, now).await.0, 200);
+
+    let ledger = serde_json::to_string(&emulator.ledger()).unwrap();
+    for secret in tokens.iter().chain([&before["client_secret"].to_string()]) {
+        assert!(!ledger.contains(secret.as_str()));
+    }
+    assert!(!ledger.contains("eyJ"));
+    assert!(emulator.ledger().iter().all(|entry| !entry.missing));
+    emulator.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_drill_breaks_its_component_where_it_says() {
+    let now = SystemClock::new().now().as_second();
+    let drills = [
+        (Fault::Audience, 700_023),
+        (Fault::Expired, 1_000_502),
+        (Fault::KeyMismatch, 700_027),
+        (Fault::UnknownApplication, 700_016),
+    ];
+    let mut plan = plan();
+    for ((fault, _), component) in drills.iter().zip(Component::ALL) {
+        plan.drills.push(Drill { fault: *fault, component });
+    }
+    let emulator = Emulator::builder().seed(plan).start().await.unwrap();
+    let stranger = Stranger::of(&emulator);
+    for ((fault, code), component) in drills.into_iter().zip(Component::ALL) {
+        let document = stranger.document(component).await;
+        let (_, body) = stranger.sign_in(&document, now).await;
+        assert_eq!(body["error_codes"], json!([code]), "{fault}: {body}");
+    }
+    let untouched = stranger.document(Component::ALL[5]).await;
+    assert_eq!(stranger.sign_in(&untouched, now).await.0, 200);
+}
+
+#[tokio::test]
+async fn guests_sign_in_by_secret_and_by_a_minted_subject_token() {
+    let emulator = Emulator::builder().seed(plan()).start().await.unwrap();
+    let stranger = Stranger::of(&emulator);
+    let (_, guests) = stranger.control(reqwest::Method::GET, "guests", "").await;
+    let (status, minted) = stranger.control(reqwest::Method::POST, "federated-token", "").await;
+    assert_eq!(status, 201, "{minted}");
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let endpoint =
+        format!("https://login.microsoftonline.com/{}/oauth2/v2.0/token", text(&guests["tenant"]));
+    let jwt_bearer = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer".to_owned();
+    let by_secret = vec![
+        ("client_id", text(&guests["secret"]["clientId"])),
+        ("client_secret", text(&guests["secret"]["clientSecret"])),
+    ];
+    let by_token = vec![
+        ("client_id", text(&guests["federated"]["clientId"])),
+        ("client_assertion_type", jwt_bearer),
+        ("client_assertion", text(&minted["token"])),
+    ];
+    for credential in [by_secret, by_token] {
+        let form = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "client_credentials")
+            .append_pair("scope", "https://vault.azure.net/.default")
+            .extend_pairs(credential)
+            .finish();
+        let (status, body) = Stranger::sent(stranger.proxied.post(&endpoint).body(form)).await;
+        assert_eq!(status, 200, "{body}");
+        let token = text(&body["access_token"]);
+        let url = format!(
+            "https://{}/secrets/{}?api-version=7.5",
+            text(&guests["vaultHost"]),
+            text(&guests["secretName"])
+        );
+        let (status, body) = Stranger::sent(stranger.proxied.get(url).bearer_auth(token)).await;
+        assert_eq!(status, 200, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_seeded_world_survives_a_restart_with_every_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let now = SystemClock::new().now().as_second();
+    let first = Emulator::builder().seed(plan()).state_dir(directory.path()).start().await.unwrap();
+    let document = Stranger::of(&first).document(Component::ALL[3]).await;
+    let rotation = json!({ "clientId": document["client_id"] }).to_string();
+    let (status, body) =
+        Stranger::of(&first).control(reqwest::Method::POST, "rotate", &rotation).await;
+    assert_eq!(status, 201, "{body}");
+    first.shutdown().await;
+    let second =
+        Emulator::builder().seed(plan()).state_dir(directory.path()).start().await.unwrap();
+    let stranger = Stranger::of(&second);
+    let rotated = stranger.document(Component::ALL[3]).await;
+    assert_eq!(rotated["client_id"], document["client_id"]);
+    assert_ne!(rotated["client_secret"], document["client_secret"]);
+    for old_or_new in [&document, &rotated] {
+        assert_eq!(stranger.sign_in(old_or_new, now).await.0, 200);
+    }
+}
