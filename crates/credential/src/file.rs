@@ -10,6 +10,7 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use lanyard_clock::SharedClock;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::generation::{CandidateOptions, Generation};
-use crate::loader::{EqualStamps, LoaderHealth, Report};
+use crate::loader::{EqualStamps, KeepReason, LoaderHealth, Report};
 use follow::Follower;
 
 pub use crate::loader::LoadError;
@@ -54,6 +55,8 @@ pub struct FileOptions {
     pub events: bool,
     /// The largest file that is read, in bytes; 1 MiB.
     pub size_limit: u64,
+    /// Who hears of what the file brings.
+    pub observer: Option<Arc<dyn LoadObserver>>,
 }
 
 impl Default for FileOptions {
@@ -67,7 +70,23 @@ impl Default for FileOptions {
             patience: Duration::from_millis(250),
             events: true,
             size_limit: 1024 * 1024,
+            observer: None,
         }
+    }
+}
+
+/// Hears of what a file brings, for metrics. Called from the task that follows the file, so it must
+/// not block; every method does nothing unless implemented.
+pub trait LoadObserver: fmt::Debug + Send + Sync + 'static {
+    /// A generation was taken into use, the first one included.
+    fn published(&self, generation: &Generation) {
+        let _ = generation;
+    }
+
+    /// The file holds something else, and the old generation stays. A version is refused once,
+    /// however often it is read; one that cannot be used is tried again.
+    fn kept(&self, reason: &KeepReason) {
+        let _ = reason;
     }
 }
 

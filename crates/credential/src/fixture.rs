@@ -11,7 +11,8 @@ use crate::generation::{Candidate, CandidateOptions, Generation};
 use crate::secret::SecretText;
 
 macro_rules! fixture {
-    ($name:ident, $file:literal) => {
+    ($(#[$attribute:meta])* $name:ident, $file:literal) => {
+        $(#[$attribute])*
         pub(crate) const $name: &[u8] = include_bytes!(concat!("../tests/fixtures/", $file));
     };
 }
@@ -33,12 +34,32 @@ fixture!(EC_PKCS8, "ec.pkcs8.key");
 fixture!(EC_SEC1, "ec.sec1.key");
 fixture!(ED25519, "ed25519.pem");
 fixture!(ED25519_PKCS8, "ed25519.pkcs8.key");
-fixture!(PFX_OLD_RC2, "old-rc2.pfx");
-fixture!(PFX_OLD_3DES, "old-3des.pfx");
+fixture!(
+    #[cfg(feature = "pkcs12")]
+    PFX_OLD_RC2,
+    "old-rc2.pfx"
+);
+fixture!(
+    #[cfg(feature = "pkcs12")]
+    PFX_OLD_3DES,
+    "old-3des.pfx"
+);
 fixture!(PFX_AES_SHA256, "aes-sha256.pfx");
-fixture!(PFX_AES_SHA1, "aes-sha1.pfx");
-fixture!(PFX_PASSWORD, "password.pfx");
-fixture!(PFX_PLAIN, "plain.pfx");
+fixture!(
+    #[cfg(feature = "pkcs12")]
+    PFX_AES_SHA1,
+    "aes-sha1.pfx"
+);
+fixture!(
+    #[cfg(feature = "pkcs12")]
+    PFX_PASSWORD,
+    "password.pfx"
+);
+fixture!(
+    #[cfg(feature = "pkcs12")]
+    PFX_PLAIN,
+    "plain.pfx"
+);
 
 pub(crate) const TENANT: &str = "11111111-1111-4111-8111-111111111111";
 pub(crate) const CLIENT: &str = "22222222-2222-4222-8222-222222222222";

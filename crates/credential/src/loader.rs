@@ -100,6 +100,17 @@ pub enum KeepReason {
     EqualStamp,
 }
 
+impl KeepReason {
+    /// A fixed word for metrics: `older`, `equal` or `unusable`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Failed(_) => "unusable",
+            Self::Older { .. } => "older",
+            Self::EqualStamp => "equal",
+        }
+    }
+}
+
 /// The bytes of one version of the file.
 #[derive(Debug)]
 pub struct Content {

@@ -1,5 +1,7 @@
 //! Properties of every reader: nothing makes them panic, and nothing they print holds a secret.
 
+#![cfg(test)]
+
 use std::error::Error;
 use std::fmt::Write as _;
 

@@ -63,6 +63,9 @@ impl Follower {
             Action::Fail(error) | Action::Keep(KeepReason::Failed(error)) => return Err(error),
             _ => return Err(LoadError::Stopped { path }),
         };
+        if let Some(observer) = &options.observer {
+            observer.published(&current);
+        }
         let schedule = Schedule::starting_at(clock.monotonic(), intervals(&options));
         let shared = Arc::new(Shared {
             number: watch::Sender::new(current.number()),
@@ -153,6 +156,7 @@ impl Follower {
     }
 
     fn take(&mut self, action: Action) -> Reload {
+        self.tell_observer(&action);
         let path = self.shared.path.display();
         let outcome = match action {
             Action::Publish(generation) => {
@@ -185,6 +189,15 @@ impl Follower {
         self.shared.previous.store(self.loader.previous().cloned());
         self.shared.report.store(Arc::new(self.loader.report().clone()));
         outcome
+    }
+
+    fn tell_observer(&self, action: &Action) {
+        let Some(observer) = &self.shared.options.observer else { return };
+        match action {
+            Action::Publish(generation) => observer.published(generation),
+            Action::Keep(reason) => observer.kept(reason),
+            _ => {}
+        }
     }
 
     fn publish(&self, generation: Arc<Generation>) {

@@ -137,6 +137,28 @@ async fn a_folder_that_vanished_and_came_back_is_watched_again() {
 }
 
 #[tokio::test]
+async fn a_file_in_a_folder_of_the_volume_is_followed_from_swap_to_swap() {
+    let volume = tempfile::tempdir().unwrap();
+    let swap = |month: u8| {
+        let folder = format!("..2027_{month:02}");
+        fs::create_dir_all(volume.path().join(&folder).join("azure")).unwrap();
+        fs::write(volume.path().join(&folder).join("azure").join(NAME), version(month)).unwrap();
+        symlink(&folder, volume.path().join("..data_tmp")).unwrap();
+        fs::rename(volume.path().join("..data_tmp"), volume.path().join("..data")).unwrap();
+    };
+    swap(1);
+    symlink("..data/azure", volume.path().join("azure")).unwrap();
+    let path = volume.path().join("azure").join(NAME);
+    let (file, clock) = open_manual(&path, FileOptions::default()).await;
+    for month in 2..=3 {
+        swap(month);
+        advance(&clock, Duration::from_secs(1)).await;
+        assert_eq!(file.current().not_before(), not_before(month));
+        assert!(file.health().watcher_alive);
+    }
+}
+
+#[tokio::test]
 async fn without_events_a_glance_a_second_finds_the_swap() {
     let volume = volume();
     let (file, clock) = open_manual(&volume.path().join(NAME), polling_only()).await;
@@ -270,4 +292,33 @@ async fn the_first_load_fails_with_the_reason() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     assert!(matches!(open().await, Err(LoadError::NotAFile { .. })));
+}
+
+#[derive(Debug, Default)]
+struct Heard(parking_lot::Mutex<Vec<String>>);
+
+impl LoadObserver for Heard {
+    fn published(&self, generation: &Generation) {
+        self.0.lock().push(format!("published {}", generation.number()));
+    }
+
+    fn kept(&self, reason: &KeepReason) {
+        self.0.lock().push(reason.word().to_owned());
+    }
+}
+
+#[tokio::test]
+async fn an_observer_hears_of_each_version_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(NAME);
+    fs::write(&path, version(1)).unwrap();
+    let heard = Arc::new(Heard::default());
+    let observer: Arc<dyn LoadObserver> = Arc::<Heard>::clone(&heard);
+    let options = FileOptions { observer: Some(observer), ..polling_only() };
+    let (file, _clock) = open_manual(&path, options).await;
+    for content in [version(2), version(1), version(1), version(2), b"{".to_vec()] {
+        fs::write(&path, content).unwrap();
+        file.reload().await;
+    }
+    assert_eq!(*heard.0.lock(), ["published 1", "published 2", "older", "unusable"]);
 }
