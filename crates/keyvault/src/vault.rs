@@ -29,6 +29,7 @@ use zeroize::Zeroize;
 
 use crate::error::VaultError;
 use crate::public_key::{Curve, PublicJwk};
+use crate::secret_bytes::SecretBytes;
 use crate::source::{
     ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
 };
@@ -123,9 +124,9 @@ impl SecretSource for KeyVault {
         let response =
             self.secrets.get_secret(name.as_str(), Some(options)).await.map_err(vault_error)?;
         let secret: Secret = read_model(response)?;
-        let value = secret.value.ok_or(VaultError::Malformed { problem: "it has no value" })?;
+        let value = secret.value.map(SecretBytes::from);
         Ok(VaultSecret {
-            value: value.into(),
+            value: value.ok_or(VaultError::Malformed { problem: "it has no value" })?,
             version: version_in(secret.id.as_deref())?,
             attributes: attributes!(secret.attributes, secret.tags),
             content_type: secret.content_type,
