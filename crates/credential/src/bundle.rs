@@ -255,29 +255,29 @@ impl Parts {
             return Self::read_pkcs12(bytes, password);
         }
         let looks_like = Lookalike::of(bytes);
-        match std::str::from_utf8(bytes) {
-            Ok(text) if looks_like == Lookalike::Pem => Self::read_pem(text),
+        match looks_like {
+            Lookalike::Pem => Self::read_pem(bytes),
             _ => Err(BundleError::NotABundle { looks_like }),
         }
     }
 
-    fn read_pem(text: &str) -> Result<Self, BundleError> {
+    fn read_pem(text: &[u8]) -> Result<Self, BundleError> {
         let mut parts = Self::empty(BundleFormat::Pem);
         for section in pem::parse_sections(text).map_err(BundleError::Pem)? {
             let form = match section.label {
-                "CERTIFICATE" | "X509 CERTIFICATE" => {
+                b"CERTIFICATE" | b"X509 CERTIFICATE" => {
                     parts.certificates.push(section.der.to_vec());
                     continue;
                 }
-                "PRIVATE KEY" => KeyForm::Pkcs8,
-                "RSA PRIVATE KEY" => KeyForm::Pkcs1,
-                "EC PRIVATE KEY" => KeyForm::Sec1,
-                "ENCRYPTED PRIVATE KEY" => {
+                b"PRIVATE KEY" => KeyForm::Pkcs8,
+                b"RSA PRIVATE KEY" => KeyForm::Pkcs1,
+                b"EC PRIVATE KEY" => KeyForm::Sec1,
+                b"ENCRYPTED PRIVATE KEY" => {
                     parts.encrypted_key = true;
                     continue;
                 }
                 // OpenSSL writes the curve's name in front of an EC key.
-                "EC PARAMETERS" => continue,
+                b"EC PARAMETERS" => continue,
                 _ => {
                     parts.warnings.push(BundleWarning::SectionsPassedOver);
                     continue;

@@ -100,7 +100,7 @@ fn of_plain(text: &[u8]) -> Option<Lookalike> {
     if text.starts_with(b"[") || text.starts_with(b"\"") {
         return Some(Lookalike::JsonOther);
     }
-    if contains(&text[..text.len().min(PREFIX * 16)], b"-----BEGIN ") {
+    if contains(text, b"-----BEGIN ") {
         return Some(Lookalike::Pem);
     }
     if is_pkcs12(text) {
@@ -146,7 +146,8 @@ fn der_header(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((2 + count, length))
 }
 
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+/// Whether `needle` stands anywhere in `haystack`.
+pub(crate) fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 

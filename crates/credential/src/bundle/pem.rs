@@ -6,10 +6,11 @@
 use zeroize::Zeroizing;
 
 use super::encoding;
+use crate::lookalike::contains;
 
 /// One labelled section.
 pub(crate) struct Section<'a> {
-    pub(crate) label: &'a str,
+    pub(crate) label: &'a [u8],
     /// The section has the `Proc-Type: 4,ENCRYPTED` header of RFC 1421.
     pub(crate) encrypted: bool,
     pub(crate) der: Zeroizing<Vec<u8>>,
@@ -59,14 +60,15 @@ impl PemError {
     }
 }
 
-/// Reads every section of `text`; what stands between the sections is passed over.
-pub(crate) fn parse_sections(text: &str) -> Result<Vec<Section<'_>>, PemError> {
+/// Reads every section of `text`; what stands between the sections is passed over, and need not
+/// even be UTF-8.
+pub(crate) fn parse_sections(text: &[u8]) -> Result<Vec<Section<'_>>, PemError> {
     let mut sections = Vec::new();
-    let mut lines = text.lines().map(str::trim);
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     while let Some(line) = lines.next() {
-        let Some(opening) = line.strip_prefix("-----BEGIN ") else { continue };
+        let Some(opening) = line.strip_prefix(b"-----BEGIN ") else { continue };
         let section = sections.len() + 1;
-        let Some(label) = opening.strip_suffix("-----").filter(|label| !label.contains("-----"))
+        let Some(label) = opening.strip_suffix(DASHES).filter(|label| !contains(label, DASHES))
         else {
             return Err(PemError::LineBreaksLost { section });
         };
@@ -76,51 +78,53 @@ pub(crate) fn parse_sections(text: &str) -> Result<Vec<Section<'_>>, PemError> {
 }
 
 fn parse_section<'a>(
-    label: &'a str,
+    label: &'a [u8],
     section: usize,
     capacity: usize,
-    lines: &mut impl Iterator<Item = &'a str>,
+    lines: &mut impl Iterator<Item = &'a [u8]>,
 ) -> Result<Section<'a>, PemError> {
     // Sized once: a buffer that grows leaves copies behind that nobody wipes.
     let mut body = Zeroizing::new(Vec::with_capacity(capacity));
     let mut encrypted = false;
     for line in lines {
-        if let Some(closing) = line.strip_prefix("-----END ") {
-            if closing.strip_suffix("-----") != Some(label) {
+        if let Some(closing) = line.strip_prefix(b"-----END ") {
+            if closing.strip_suffix(DASHES) != Some(label) {
                 return Err(PemError::WrongEnd { section });
             }
             let decoded = encoding::decode(&body);
             let Ok(decoded) = decoded else { return Err(PemError::NotBase64 { section }) };
             return Ok(Section { label, encrypted, der: decoded.bytes });
         }
-        if line.starts_with("-----BEGIN ") {
+        if line.starts_with(b"-----BEGIN ") {
             return Err(PemError::CutShort { section });
         }
-        if line.contains(':') {
-            encrypted |= line.starts_with("Proc-Type:") && line.ends_with("ENCRYPTED");
+        if line.contains(&b':') {
+            encrypted |= line.starts_with(b"Proc-Type:") && line.ends_with(b"ENCRYPTED");
         } else {
-            body.extend_from_slice(line.as_bytes());
+            body.extend_from_slice(line);
         }
     }
     Err(PemError::CutShort { section })
 }
+
+const DASHES: &[u8] = b"-----";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn error(text: &str) -> PemError {
-        parse_sections(text).err().unwrap()
+        parse_sections(text.as_bytes()).err().unwrap()
     }
 
     #[test]
     fn sections_are_read_in_order_and_text_between_them_is_passed_over() {
-        let text = "Bag Attributes\r\n    friendlyName: x\r\n-----BEGIN A B-----\r\nAQ\r\nID\r\n-----END A B-----\r\nsubject=CN\r\n\
+        let text = b"Bag Attributes\r\n    friendlyName: \xE9\r\n-----BEGIN A B-----\r\nAQ\r\nID\r\n-----END A B-----\r\nsubject=CN\r\n\
                     -----BEGIN C-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nBA==\n-----END C-----";
         let sections = parse_sections(text).ok().unwrap();
         let seen: Vec<_> =
             sections.iter().map(|s| (s.label, s.encrypted, s.der.as_slice())).collect();
-        assert_eq!(seen, [("A B", false, &[1, 2, 3][..]), ("C", true, &[4][..])]);
+        assert_eq!(seen, [(&b"A B"[..], false, &[1, 2, 3][..]), (&b"C"[..], true, &[4][..])]);
     }
 
     #[test]

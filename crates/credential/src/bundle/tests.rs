@@ -46,6 +46,15 @@ fn the_leaf_is_moved_to_the_front_and_the_others_keep_their_order() {
 }
 
 #[test]
+fn text_around_the_sections_may_be_long_and_in_any_encoding() {
+    let preamble =
+        [&b"Bag Attributes\n    friendlyName: cl\xE9\n"[..], &b"x\n".repeat(4_000)].concat();
+    let bundle = parse(&[&preamble, fixture::LEAF_PKCS8, &preamble, fixture::LEAF]);
+    assert_eq!(subjects(&bundle), [LEAF]);
+    assert_eq!(bundle.warnings(), []);
+}
+
+#[test]
 fn of_two_certificates_for_one_key_the_first_is_the_leaf() {
     let bundle = parse(&[fixture::LEAF_PKCS8, fixture::LEAF_RENEWED, fixture::LEAF]);
     let renewed = parse(&[fixture::LEAF_PKCS8, fixture::LEAF_RENEWED]);

@@ -31,6 +31,10 @@ fn parse(bytes: &[u8]) -> Result<Box<Candidate>, LoadError> {
         .map_err(|source| LoadError::Content { path, source })
 }
 
+fn gone() -> LoadError {
+    LoadError::Read { path: PathBuf::from("identity.json"), source: io::ErrorKind::NotFound.into() }
+}
+
 fn offer(loader: &mut Loader, content: &[u8]) -> Action {
     offer_at(loader, content, time(NOW))
 }
@@ -74,9 +78,8 @@ fn the_first_load_fails_fast() {
         assert!(matches!(offer(&mut loader, content), Action::Fail(LoadError::Content { .. })));
         assert!(loader.current().is_none());
     }
-    let gone = LoadError::Read { path: "x".into(), source: io::ErrorKind::NotFound.into() };
     let mut loader = Loader::default();
-    assert!(matches!(loader.on(Event::Read(Err(gone)), time(NOW)), Action::Fail(_)));
+    assert!(matches!(loader.on(Event::Read(Err(gone())), time(NOW)), Action::Fail(_)));
 }
 
 #[test]
@@ -167,8 +170,7 @@ fn a_failure_keeps_the_old_credential_is_remembered_and_tried_again() {
 #[test]
 fn a_failure_is_over_once_the_old_content_is_back() {
     let mut loader = loaded(T1);
-    let gone = LoadError::Read { path: "x".into(), source: io::ErrorKind::NotFound.into() };
-    loader.on(Event::Read(Err(gone)), time(NOW));
+    loader.on(Event::Read(Err(gone())), time(NOW));
     assert!(health(&loader).last_error.is_some());
     offer(&mut loader, &bytes(&document(T1)));
     assert_eq!(health(&loader).last_error, None);
@@ -258,14 +260,16 @@ fn stamps_outside_the_certificates_dates_are_warned_about() {
     assert_eq!(generation.expires_at(), validity.not_after);
 }
 
-/// What the file may hold next, in the random walks below.
-fn version() -> impl Strategy<Value = Vec<u8>> {
+/// What the file may hold next in the random walks below; nothing if it cannot be read.
+fn version() -> impl Strategy<Value = Option<Vec<u8>>> {
     let stamp = (0_u8..4).prop_map(|hour| format!("2027-01-01T{hour:02}:00:00Z"));
     let tenant = prop::sample::select(vec!["a.example", "b.example"]);
     prop_oneof![
-        4 => (stamp, tenant).prop_map(|(stamp, tenant)| with(&stamp, "tenant_id", json!(tenant))),
-        1 => Just(b"{\"client_id\"".to_vec()),
-        1 => Just(Vec::new()),
+        6 => (stamp, tenant)
+            .prop_map(|(stamp, tenant)| Some(with(&stamp, "tenant_id", json!(tenant)))),
+        1 => Just(Some(b"{\"client_id\"".to_vec())),
+        1 => Just(Some(Vec::new())),
+        1 => Just(None),
     ]
 }
 
@@ -282,7 +286,11 @@ proptest! {
         let mut newest: Option<Arc<Generation>> = None;
         let mut answers = 0;
         for content in &versions {
-            match offer(&mut loader, content) {
+            let action = match content {
+                Some(content) => offer(&mut loader, content),
+                None => loader.on(Event::Read(Err(gone())), time(NOW)),
+            };
+            match action {
                 Action::Publish(generation) => {
                     if let Some(before) = &newest {
                         prop_assert!(generation.not_before() >= before.not_before());
