@@ -154,3 +154,54 @@ fn well_formed_version(text: &str) -> bool {
         && [first, month, day].iter().all(|part| digits(part, 4))
         && parts.next().is_none_or(suffix)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_well_formed_version_is_taken_and_no_other_text() {
+        for good in [
+            "2024-01-01",
+            "2031-12-31",
+            "2025-05-31-preview",
+            "7.4",
+            "7.6-preview.2",
+            "2026-03-01-preview",
+            "1.1",
+        ] {
+            assert!(well_formed_version(good), "{good}");
+        }
+        for bad in [
+            "",
+            "latest",
+            "2024",
+            "2024-01",
+            "2024-1-1",
+            "20240-01-01",
+            "2024-01-01-",
+            "7.",
+            ".4",
+            "7.4-",
+            "2024-01-01 ",
+            "2024-01-01-pre view",
+            "7.4;drop",
+            "-",
+            "7.4.1",
+        ] {
+            assert!(!well_formed_version(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn seeded_ids_repeat_and_random_ids_do_not() {
+        let seeded = || Ids::Seeded { namespace: Uuid::from_u128(1), count: 0 };
+        let (mut one, mut two) = (seeded(), seeded());
+        let first = one.uuid();
+        assert_eq!(first, two.uuid());
+        assert_ne!(first, one.uuid());
+        let mut random = Ids::Random;
+        assert_ne!(random.uuid(), random.uuid());
+        assert_eq!(random.hex32().len(), 32);
+    }
+}

@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use lanyard_clock::{SharedClock, SystemClock};
+use lanyard_vocabulary::Component;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -12,10 +14,11 @@ use uuid::Uuid;
 
 use crate::authority::{AuthorityError, LocalAuthority};
 use crate::call::Ids;
+use crate::drill::{Drill, apply_drill};
 use crate::engine::Engine;
 use crate::keys::SecretText;
 use crate::ledger::LedgerEntry;
-use crate::seed::{self, SeedError, WorldPlan};
+use crate::seed::{self, Issued as IssuedCredential, SeedError, WorldPlan};
 use crate::server::{Gate, is_local, serve};
 use crate::services::imds::Machine;
 use crate::store::{Store, StoreError};
@@ -175,6 +178,32 @@ impl Builder {
     }
 }
 
+/// The world was not changed, or the change was not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// The world refuses the change.
+    #[error("the world refuses the change")]
+    Refused(#[from] SeedError),
+    /// The change is in memory and could not be written.
+    #[error("the changed world could not be written")]
+    Store(#[from] StoreError),
+    /// The runtime ended while the world was changed.
+    #[error("the runtime ended while the world was changed")]
+    Interrupted(#[source] tokio::task::JoinError),
+}
+
+impl ChangeError {
+    /// What to do about it.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Refused(error) => error.hint(),
+            Self::Store(error) => Some(error.hint()),
+            Self::Interrupted(_) => None,
+        }
+    }
+}
+
 /// A running emulator. It stops when this is dropped; [`Emulator::shutdown`] lets the requests in
 /// flight finish first.
 #[derive(Debug)]
@@ -229,6 +258,41 @@ impl Emulator {
     /// The requests so far, oldest first.
     pub fn ledger(&self) -> Vec<LedgerEntry> {
         self.engine.state().ledger.since(0).cloned().collect()
+    }
+
+    /// Rotates the credential of a component: a new key and certificate, as a new version of its
+    /// vault secret, with `padding` bytes more than the document needs.
+    ///
+    /// # Errors
+    /// If the component has no identity, or the document would outgrow a vault secret (25 KB).
+    pub async fn rotate(
+        &self,
+        component: Component,
+        padding: usize,
+    ) -> Result<IssuedCredential, ChangeError> {
+        self.change(move |world, ids, now| {
+            seed::issue_certificate(world, component, ids, now, padding)
+        })
+        .await
+    }
+
+    /// Breaks one hop of one component, in the world as it runs.
+    ///
+    /// # Errors
+    /// If the component has no identity.
+    pub async fn drill(&self, drill: Drill) -> Result<(), ChangeError> {
+        self.change(move |world, ids, now| apply_drill(world, drill, ids, now)).await
+    }
+
+    /// Changes make keys and write files: they have a thread of their own.
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&mut World, &mut Ids, Timestamp) -> Result<T, SeedError> + Send + 'static,
+    ) -> Result<T, ChangeError> {
+        let engine = Arc::clone(&self.engine);
+        tokio::task::spawn_blocking(move || engine.change(change))
+            .await
+            .map_err(ChangeError::Interrupted)?
     }
 
     /// Stops: no new connections, requests in flight finish (for at most five seconds).

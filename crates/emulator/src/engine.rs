@@ -11,11 +11,13 @@ use serde_json::json;
 
 use crate::authority::LocalAuthority;
 use crate::call::{Call, Ids};
+use crate::emulator::ChangeError;
 use crate::faults::{Effect, Hit};
 use crate::hosts::{self, Site};
 use crate::ledger::{Ledger, LedgerEntry};
 use crate::operations::{Lookup, Operation, Service, lookup};
 use crate::request::{Reply, Request, Scheme};
+use crate::seed::SeedError;
 use crate::services;
 use crate::store::{Store, StoreError};
 use crate::world::World;
@@ -104,6 +106,18 @@ impl Engine {
     pub(crate) fn save(&self) -> Result<(), StoreError> {
         let state = self.state.lock();
         self.write(&state.world, &state.ids)
+    }
+
+    /// Changes the world from inside the process, and writes it.
+    pub(crate) fn change<T>(
+        &self,
+        change: impl FnOnce(&mut World, &mut Ids, Timestamp) -> Result<T, SeedError>,
+    ) -> Result<T, ChangeError> {
+        let mut state = self.state.lock();
+        let State { world, ids, .. } = &mut *state;
+        let changed = change(world, ids, self.clock.now())?;
+        self.write(world, ids)?;
+        Ok(changed)
     }
 
     fn write(&self, world: &World, ids: &Ids) -> Result<(), StoreError> {

@@ -222,3 +222,25 @@ fn glob(pattern: &str, text: &str) -> bool {
     }
     rest.ends_with(last)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_run_of_characters() {
+        let cases = [
+            ("*", "/anything", true),
+            ("/secrets/*", "/Secrets/a/b", true),
+            ("/secrets/*", "/secrets", false),
+            ("*/secrets/*/x", "/a/secrets/b/x", true),
+            ("/a", "/a", true),
+            ("/a", "/ab", false),
+            ("/a*a", "/a", false),
+            ("/a*b*c", "/a-c-b-c", true),
+        ];
+        for (pattern, text, expected) in cases {
+            assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -142,3 +142,58 @@ pub(crate) fn suffixes() -> Vec<&'static str> {
     all.dedup();
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(host: &str) -> Option<Service> {
+        site(host).map(|site| site.service)
+    }
+
+    #[test]
+    fn every_cloud_has_its_token_service_resource_manager_and_vaults() {
+        for cloud in Cloud::ALL {
+            let Some(endpoints) = cloud.endpoints() else { continue };
+            let expect = |host: String, service| {
+                assert_eq!(site(&host), Some(Site { service, cloud }), "{host}");
+            };
+            expect(endpoints.authority_host.to_owned(), Service::Entra);
+            for alias in endpoints.authority_aliases {
+                expect((*alias).to_owned(), Service::Entra);
+            }
+            expect(endpoints.arm_host.to_owned(), Service::Arm);
+            expect(format!("kv.{}", endpoints.vault_suffix), Service::KeyVault);
+        }
+    }
+
+    #[test]
+    fn names_that_only_look_like_azure_are_nobody() {
+        for host in [
+            "",
+            "example.com",
+            "vault.azure.net",
+            ".vault.azure.net",
+            "kvvault.azure.net",
+            "kv.vault.azure.net.example.com",
+            "login.microsoftonline.com.example.com",
+            "evil-login.microsoftonline.com",
+            "blob.core.windows.net.evil",
+            "azure.net",
+        ] {
+            assert_eq!(service(host), None, "{host}");
+        }
+        assert_eq!(service("westus2.login.microsoft.com"), Some(Service::Entra));
+        assert_eq!(service("acct.blob.core.windows.net"), Some(Service::Blob));
+        assert_eq!(service("graph.microsoft.com"), Some(Service::Graph));
+    }
+
+    #[test]
+    fn the_authority_may_sign_for_every_site_and_for_names_of_azure_only() {
+        let suffixes = suffixes();
+        for host in ["kv.vault.azure.cn", "management.azure.com", "graph.microsoft.us"] {
+            assert!(suffixes.iter().any(|suffix| host == *suffix || below(host, suffix)), "{host}");
+        }
+        assert!(suffixes.iter().all(|suffix| suffix.contains('.') && !suffix.starts_with('.')));
+    }
+}

@@ -166,3 +166,58 @@ pub(crate) fn x5c_certificate(entry: &str) -> Option<Vec<u8>> {
         _ => Some(bytes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::engine::general_purpose::{STANDARD as PADDED, STANDARD_NO_PAD, URL_SAFE};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_alphabet_padding_and_folding_reads_the_same(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            width in 1_usize..80,
+        ) {
+            for text in [
+                PADDED.encode(&bytes),
+                STANDARD_NO_PAD.encode(&bytes),
+                URL_SAFE.encode(&bytes),
+                URL_SAFE_NO_PAD.encode(&bytes),
+            ] {
+                let folded: String = text
+                    .as_bytes()
+                    .chunks(width)
+                    .flat_map(|line| [std::str::from_utf8(line).unwrap(), "\r\n"])
+                    .collect();
+                prop_assert_eq!(lenient_base64(&text), Some(bytes.clone()));
+                prop_assert_eq!(lenient_base64(&folded), Some(bytes.clone()));
+            }
+        }
+
+        #[test]
+        fn no_text_makes_the_reader_panic(text in ".{0,200}", entry in ".{0,80}") {
+            let _ = Token::parse(&text).map(|token| token.audiences().len());
+            let _ = x5c_certificate(&entry);
+            let _ = x5c_certificate(&format!("-----BEGIN CERTIFICATE-----{entry}"));
+        }
+    }
+
+    #[test]
+    fn a_token_needs_three_parts_of_json_and_claims_of_an_object() {
+        let part = |json: &str| URL_SAFE_NO_PAD.encode(json);
+        for text in [
+            String::new(),
+            "a.b".to_owned(),
+            format!("{}.{}.", part("{}"), part("[]")),
+            format!("{}.{}.x", part("1"), part("{}")),
+            format!("{}.{}", part("{}"), part("{}")),
+        ] {
+            assert!(Token::parse(&text).is_none(), "{text}");
+        }
+        let token = Token::parse(&format!("{}.{}.", part("{}"), part("{}"))).unwrap();
+        assert_eq!(token.header.alg, "");
+        assert!(!token.is_signed_by(Algorithm::Rs256, b"no key"));
+    }
+}

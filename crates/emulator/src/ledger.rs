@@ -88,3 +88,48 @@ fn shorten(text: &mut String) {
         text.truncate(end);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(path: &str) -> LedgerEntry {
+        LedgerEntry {
+            sequence: 0,
+            time: Timestamp::UNIX_EPOCH,
+            service: None,
+            operation: None,
+            method: "GET".to_owned(),
+            host: String::new(),
+            path: path.to_owned(),
+            api_version: None,
+            status: 200,
+            tls: false,
+            caller: None,
+            micros: 0,
+            refusal: None,
+            missing: false,
+            fault: None,
+        }
+    }
+
+    #[test]
+    fn numbers_go_on_when_the_oldest_entries_fall_out() {
+        let mut ledger = Ledger::default();
+        for _ in 0..CAPACITY + 2 {
+            ledger.write(entry("/"));
+        }
+        let first = ledger.since(0).next().map(|entry| entry.sequence);
+        assert_eq!(first, Some(3));
+        assert_eq!(ledger.since(u64::try_from(CAPACITY).unwrap()).count(), 2);
+        assert_eq!(ledger.since(u64::MAX).count(), 0);
+    }
+
+    #[test]
+    fn a_long_path_is_cut_between_characters() {
+        let mut ledger = Ledger::default();
+        ledger.write(entry(&"é".repeat(TEXT_LIMIT)));
+        let length = ledger.since(0).next().map(|entry| entry.path.len());
+        assert_eq!(length, Some(TEXT_LIMIT));
+    }
+}

@@ -4,6 +4,21 @@
 //! Credentials are verified, authorization is deny by default, and an operation that is not
 //! implemented answers 501 and says so.
 //!
+//! ```
+//! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
+//! use lanyard_emulator::Emulator;
+//!
+//! let azure = Emulator::builder().start().await?;
+//! // A client gets these two settings and nothing else.
+//! let (https_proxy, trusted) = (azure.proxy_url(), azure.ca_pem());
+//! assert!(https_proxy.starts_with("http://127.0.0.1:"));
+//! assert!(trusted.starts_with("-----BEGIN CERTIFICATE-----"));
+//! azure.shutdown().await;
+//! # Ok::<(), lanyard_emulator::StartError>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The crate shares no code with the clients of this workspace beyond plain vocabulary, so that a
 //! misreading of a protocol cannot pass on both sides.
 
@@ -33,8 +48,9 @@ mod world;
 
 pub use authority::AuthorityError;
 pub use drill::{Drill, Fault, ParseFaultError};
-pub use emulator::{Builder, Emulator, StartError};
+pub use emulator::{Builder, ChangeError, Emulator, StartError};
 pub use ledger::LedgerEntry;
+pub use seed::Issued as IssuedCredential;
 pub use seed::{
     Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, SeedError, VaultPlan, WorldPlan,
 };

@@ -187,3 +187,6 @@ fn nearest<'a>(
     .max_by_key(|(shared, same_method, closeness, _)| (*shared, *same_method, *closeness))
     .map(|(.., row)| row)
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,3 +142,39 @@ pub(crate) fn normal_path(path: &str) -> String {
     }
     normal
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn doubled_and_trailing_slashes_make_no_difference() {
+        let cases = [
+            ("", "/"),
+            ("//", "/"),
+            ("//subscriptions//s/", "/subscriptions/s"),
+            ("/secrets/name/", "/secrets/name"),
+            ("/a%2Fb", "/a%2Fb"),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(normal_path(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_would_split_the_reply_is_left_out() {
+        let reply = Reply::empty(StatusCode::OK).with_header("x-a", "b\r\nset-cookie: c");
+        assert!(reply.headers.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn a_normal_path_is_its_own_normal_path(path in "[a-z/%0-9.]{0,40}") {
+            let normal = normal_path(&path);
+            prop_assert!(!normal.contains("//"));
+            prop_assert_eq!(normal_path(&normal), normal);
+        }
+    }
+}

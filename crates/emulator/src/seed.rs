@@ -20,8 +20,9 @@ mod vaults;
 use jiff::Timestamp;
 use lanyard_vocabulary::{Component, SecretName};
 
+pub use credential::Issued;
 use credential::certificate_subject;
-pub(crate) use credential::{Issued, issue_certificate};
+pub(crate) use credential::issue_certificate;
 pub(crate) use guests::{MintError, mint_federated_token};
 pub(crate) use plan::component_name;
 pub use plan::{Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, VaultPlan, WorldPlan};

@@ -173,3 +173,44 @@ impl Store {
             .map_err(fail("synced"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use super::*;
+    use crate::authority::LocalAuthority;
+
+    fn save(store: &Store) {
+        let authority = LocalAuthority::generate().unwrap();
+        store.save(authority.stored(), &Ids::Random, &crate::testing::world()).unwrap();
+    }
+
+    #[test]
+    fn nobody_else_reads_the_state_and_a_rest_of_a_killed_write_does_no_harm() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let store = Store::open(&path).unwrap();
+        assert!(store.load().unwrap().is_none());
+        std::fs::write(path.join(TEMPORARY), "{ half of a").unwrap();
+        assert!(store.load().unwrap().is_none());
+        save(&store);
+        let mode = |name: &str| std::fs::metadata(path.join(name)).unwrap().mode() & 0o777;
+        assert_eq!(mode(STATE), 0o600);
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        let world = store.load().unwrap().unwrap().world;
+        assert_eq!(world.directory.principals.len(), 3);
+    }
+
+    #[test]
+    fn a_newer_or_foreign_file_is_refused_and_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let path = directory.path().join(STATE);
+        std::fs::write(&path, r#"{"format":99}"#).unwrap();
+        assert!(matches!(store.load(), Err(StoreError::Newer { found: 99, .. })));
+        std::fs::write(&path, "[]").unwrap();
+        assert!(matches!(store.load(), Err(StoreError::Format { .. })));
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "[]");
+    }
+}

@@ -19,21 +19,21 @@ use crate::world::World;
 /// A credential that was issued: what may be told of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Issued {
+pub struct Issued {
     /// The component.
-    pub(crate) component: Component,
+    pub component: Component,
     /// The identity.
-    pub(crate) client_id: ClientId,
+    pub client_id: ClientId,
     /// The host name of the vault.
-    pub(crate) vault_host: String,
+    pub vault_host: String,
     /// The secret.
-    pub(crate) secret_name: SecretName,
+    pub secret_name: SecretName,
     /// The new version of the secret.
-    pub(crate) version: String,
+    pub version: String,
     /// The stamp by which readers tell the newer credential.
-    pub(crate) not_before: Timestamp,
+    pub not_before: Timestamp,
     /// The size of the secret's value.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
 }
 
 /// What a credential is made of.
