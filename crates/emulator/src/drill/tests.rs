@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::seed::tests::{NOW, plan, seeded};
+use crate::seed::tests::{NOW, nine, plan, seeded};
 
 /// What a component's way depends on: its secret, its principal, its assignments and the right
 /// of the reader.
@@ -49,7 +49,7 @@ fn every_fault_is_read_by_its_name_and_the_names_are_these() {
 
 #[test]
 fn a_drill_on_a_running_world_touches_its_component_only() {
-    let (world, ids) = seeded(&plan());
+    let (world, ids) = nine();
     let before = traces(&world);
     for fault in Fault::ALL {
         let (mut world, mut ids) = (world.clone(), ids.clone());

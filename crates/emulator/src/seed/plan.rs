@@ -151,6 +151,9 @@ impl WorldPlan {
         if !self.vnet_id.contains(&self.subnet_id) {
             add("subnetId".to_owned(), "the subnet is not in the virtual network");
         }
+        if self.guests && self.tenant != self.vault.tenant {
+            add("guests".to_owned(), "guests need one tenant for the subscription and the vault");
+        }
         let (mut components, mut secrets, mut clients) =
             (HashSet::new(), HashSet::new(), HashSet::new());
         clients.insert(self.vault_reader_client_id);

@@ -1,8 +1,10 @@
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
+use lanyard_clock::Clock as _;
 use lanyard_vocabulary::{ClientId, Cloud, ObjectEncoding};
 use p12_keystore::Pkcs12Archive;
 use serde_json::Value;
@@ -11,8 +13,11 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::*;
 use crate::drill::{Drill, Fault};
 use crate::services::keyvault::{SecretContent, Version};
+use crate::testing::Probe;
+use crate::token::{Grant, Proof, issue};
 
-pub(crate) const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
+/// `crate::testing::epoch`.
+pub(crate) const NOW: Timestamp = Timestamp::constant(1_795_262_400, 0);
 
 fn parse<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().unwrap()
@@ -55,7 +60,26 @@ pub(crate) fn plan() -> WorldPlan {
     }
 }
 
-/// Keys are slow in a debug build: one pool per test binary is filled once and worlds are cloned.
+/// A world with all nine identities; keys are slow to make, so every test clones the same.
+pub(crate) fn nine() -> (World, Ids) {
+    static NINE: LazyLock<(World, Ids)> = LazyLock::new(|| {
+        let mut plan = plan();
+        plan.vault.tenant = plan.tenant.clone();
+        plan.guests = true;
+        seeded(&plan)
+    });
+    NINE.clone()
+}
+
+/// An access token of a principal, as the token service issues it.
+pub(crate) fn token(probe: &Probe, client: ClientId, resource: &str) -> String {
+    let state = &mut *probe.engine.state();
+    let principal = state.world.directory.by_client(client).unwrap();
+    let tenant = state.world.directory.tenant(principal.tenant.as_str()).unwrap();
+    let grant = Grant { principal, resource, proof: Proof::Key, cloud: Cloud::Public };
+    issue(state.world.tokens, tenant, grant, probe.clock.now(), &mut state.ids).unwrap().token
+}
+
 pub(crate) fn seeded(plan: &WorldPlan) -> (World, Ids) {
     let mut world = World::default();
     let mut ids = Ids::Seeded { namespace: uuid::Uuid::NAMESPACE_DNS, count: 0 };
@@ -276,7 +300,7 @@ fn a_plan_survives_its_wire_form_with_the_documented_names() {
 
 #[test]
 fn guests_get_a_signed_subject_token_and_their_vault_objects() {
-    let (world, mut ids) = seeded(&only(Component::Disk, |plan| plan.guests = true));
+    let (world, mut ids) = nine();
     let guests = world.roster.guests.clone().unwrap();
     let token =
         mint_federated_token(&world, &guests.subject, &guests.audience, &mut ids, NOW).unwrap();
@@ -293,7 +317,7 @@ fn guests_get_a_signed_subject_token_and_their_vault_objects() {
 
 #[test]
 fn no_private_key_can_be_printed() {
-    let (world, _) = seeded(&only(Component::Disk, |plan| plan.guests = true));
+    let (world, _) = nine();
     let printed = format!("{world:?}");
     assert!(!printed.contains("PRIVATE KEY"), "a key is printed");
     let document = secret(&world, Component::Disk).content.value.expose();

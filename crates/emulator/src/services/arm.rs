@@ -20,12 +20,17 @@ macro_rules! sub {
 
 mod account;
 mod compute;
+mod filter;
 mod gate;
+mod inventory;
+mod key_vault;
+mod managed_identity;
 mod network;
 mod reading;
 mod refusal;
 mod resource_groups;
 mod resources;
+mod role_assignments;
 mod storage;
 
 use http::Method;
@@ -40,9 +45,13 @@ use crate::world::World;
 pub(crate) const OPERATIONS: &[&[Operation]] = &[
     ACCOUNT,
     resource_groups::OPERATIONS,
+    managed_identity::OPERATIONS,
+    key_vault::OPERATIONS,
     network::OPERATIONS,
     compute::OPERATIONS,
     storage::OPERATIONS,
+    // Extension resources last: their scope is any path.
+    role_assignments::OPERATIONS,
 ];
 
 const ACCOUNT: &[Operation] = &[
@@ -54,6 +63,16 @@ const ACCOUNT: &[Operation] = &[
         "Subscriptions_ListLocations",
         "/subscriptions/{subscription}/locations",
         account::locations,
+    ),
+    account(
+        "Resources_List",
+        "/subscriptions/{subscription}/resources",
+        inventory::in_subscription,
+    ),
+    account(
+        "Resources_ListByResourceGroup",
+        "/subscriptions/{subscription}/resourceGroups/{group}/resources",
+        inventory::in_group,
     ),
 ];
 
@@ -76,20 +95,42 @@ enum Reads {
     Subscription,
 }
 
+/// A read of a type that nothing writes.
 const fn reads(id: &'static str, what: Reads, path: &'static str) -> Operation {
+    let support = Support::Partial("shows what the world was seeded with: nothing writes it");
+    read_row(id, what, path, support)
+}
+
+/// A read of a type that has its writes.
+const fn reads_back(id: &'static str, what: Reads, path: &'static str) -> Operation {
+    read_row(id, what, path, Support::Full)
+}
+
+const fn read_row(
+    id: &'static str,
+    what: Reads,
+    path: &'static str,
+    support: Support,
+) -> Operation {
     let handler: crate::operations::Handler = match what {
         Reads::One => reading::read,
         Reads::Below => reading::list_below,
         Reads::Subscription => reading::list_in_subscription,
     };
-    let support = Support::Partial("shows what the world was seeded with: nothing writes it");
     Operation { id, method: Method::GET, path, support, handler }
 }
 
 /// Does what the removal of resources means elsewhere: identities leave the directory, vaults
-/// leave the data plane and can be recovered.
+/// leave the data plane and can be recovered, assignments at what is gone are gone.
 fn forget(world: &mut World, removed: &[Resource], now: Timestamp) {
-    let _ = (world, removed, now);
+    for resource in removed {
+        let principal = resource.property("principalId").and_then(serde_json::Value::as_str);
+        if let Some(object) = principal.and_then(|id| id.parse::<uuid::Uuid>().ok()) {
+            world.directory.principals.retain(|known| known.object_id != object);
+        }
+        key_vault::bury(world, resource, now);
+        world.authorization.revoke(|held| resource.id.contains(&held.scope));
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) fn enter(
 
 /// Verifies token, `api-version` and, if the path has one, the subscription.
 pub(super) fn authenticate(call: &mut Call<'_>) -> Result<Caller, Reply> {
-    let subscription = call.parameter("subscription").to_owned();
+    let subscription = path_subscription(call);
     let tenant =
         call.world().resources.subscription(&subscription).map(|known| known.tenant.clone());
     let authority = authority(call, tenant.as_ref().map_or("common", |tenant| tenant.as_str()));
@@ -57,6 +57,18 @@ pub(super) fn authenticate(call: &mut Call<'_>) -> Result<Caller, Reply> {
         return Err(refuse("InvalidAuthenticationTokenTenant", message));
     }
     Ok(caller)
+}
+
+/// The subscription that the path is in; empty if it is in none. Extension resources have their
+/// scope, and with it the subscription, in one placeholder: so it is read from the path.
+fn path_subscription(call: &Call<'_>) -> String {
+    let mut segments = call.request.segments();
+    match segments.next() {
+        Some(first) if first.eq_ignore_ascii_case("subscriptions") => {
+            segments.next().unwrap_or_default()
+        }
+        _ => String::new(),
+    }
 }
 
 /// Refuses a caller who has no right to `action` at `scope`.

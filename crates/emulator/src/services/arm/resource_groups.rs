@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::gate::{body, empty, enter, group_scope, reply, scope};
 use super::reading::list_readable;
 use super::refusal::{Refusal, bad_request};
-use super::resources::{RESOURCE_GROUP, Resource, Resources, Stored};
+use super::resources::{RESOURCE_GROUP, Resource, Stored};
 use crate::call::Call;
 use crate::operations::{Operation, Support};
 use crate::request::Reply;
@@ -121,13 +121,4 @@ fn delete(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let removed = call.world_mut().resources.remove(&id);
     super::forget(call.world_mut(), &removed, now);
     Ok(empty(call, StatusCode::OK))
-}
-
-/// Whether the group of a resource is there; used by providers before they create one.
-pub(super) fn location_of(
-    resources: &Resources,
-    group: &crate::authorization::AccessScope,
-) -> Option<String> {
-    let location = resources.resource(group)?.body.get("location")?;
-    location.as_str().map(str::to_owned)
 }

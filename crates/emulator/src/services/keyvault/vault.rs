@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::shelf::Shelf;
 use crate::authorization::AccessScope;
 use crate::keys::{RsaKey, SecretText};
+use crate::services::arm::Resource;
 
 /// The content of the vaults, by host name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -25,6 +26,8 @@ pub(crate) struct Vaults {
 pub(crate) struct DeletedVault {
     /// The vault as it was.
     pub(crate) vault: Vault,
+    /// Its Azure resource as it was.
+    pub(crate) resource: Resource,
     /// When it was deleted.
     pub(crate) at: Timestamp,
 }
@@ -154,6 +157,13 @@ impl Vaults {
     /// Every vault, by host name.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Vault> {
         self.by_host.values()
+    }
+}
+
+impl DeletedVault {
+    /// When it is gone for good.
+    pub(crate) fn purge_at(&self) -> Timestamp {
+        self.at.checked_add(self.vault.retention()).unwrap_or(Timestamp::MAX)
     }
 }
 
