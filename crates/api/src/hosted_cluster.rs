@@ -16,7 +16,7 @@ mod read;
 mod tests;
 
 pub use control_plane::ControlPlaneIdentities;
-pub use read::ReadHostedClusterError;
+pub use read::{ReadHostedClusterError, UnquotedText};
 
 /// A wire type: every field is optional and the unknown ones are kept.
 macro_rules! wire {

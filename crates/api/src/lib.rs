@@ -25,3 +25,4 @@ pub use hosted_cluster::{HostedCluster, ReadHostedClusterError};
 pub use objects::{FileName, ObjectEntry, ObjectFormat, ObjectKind, ObjectVersion};
 pub use parameters::{IdentityMode, ParameterProblem, ParameterProblems, ProviderParameters};
 pub use secret_provider_class::SecretProviderClass;
+pub use source_text::reads_as_text;

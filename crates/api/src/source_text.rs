@@ -55,6 +55,33 @@ pub(crate) fn parse_node(text: &str) -> Result<Node, SourceTextError> {
     }
 }
 
+/// Whether readers of YAML take an unquoted scalar for a text, and not for a null, a boolean, a
+/// number or a date. What YAML 1.1 reads counts, because Kubernetes tools read that.
+///
+/// ```
+/// use lanyard_api::reads_as_text;
+///
+/// assert!(reads_as_text("harbour-disk"));
+/// assert!(!reads_as_text("0644") && !reads_as_text("yes") && !reads_as_text("1e5"));
+/// ```
+pub fn reads_as_text(scalar: &str) -> bool {
+    const WORDS: [&str; 10] = ["~", "null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+    let digits: String = scalar.chars().filter(|c| *c != '_').collect();
+    let has_digit = digits.contains(|c: char| c.is_ascii_digit());
+    let number = has_digit && digits.parse::<f64>().is_ok();
+    let unsigned = digits.trim_start_matches(['+', '-']);
+    let prefixed = unsigned.get(..2).is_some_and(|p| matches!(p, "0x" | "0X" | "0o" | "0b"));
+    let whole =
+        prefixed && unsigned.len() > 2 && unsigned[2..].chars().all(|c| c.is_ascii_hexdigit());
+    let date = scalar.len() == 10
+        && scalar.chars().enumerate().all(|(place, c)| match place {
+            4 | 7 => c == '-',
+            _ => c.is_ascii_digit(),
+        });
+    let other = scalar.is_empty() || scalar == "-" || number || whole || date;
+    !other && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(scalar))
+}
+
 struct Reader<'text> {
     parser: Parser<'text, serde_saphyr::granit_parser::StrInput<'text>>,
     line: usize,
@@ -153,6 +180,40 @@ mod tests {
         assert!(parse_node("~").unwrap().is_null());
         assert!(!parse_node("'null'").unwrap().is_null());
         assert!(!parse_node("!!str null").unwrap().is_null());
+    }
+
+    #[test]
+    fn what_yaml_reads_as_something_else_is_no_text() {
+        let others = [
+            "",
+            "~",
+            "null",
+            "Null",
+            "true",
+            "No",
+            "on",
+            "Y",
+            "0644",
+            "-1",
+            "+1",
+            "1e5",
+            "1_000",
+            "0x1F",
+            "0o17",
+            "0b1",
+            ".5",
+            "1.",
+            "-",
+            "2026-11-21",
+        ];
+        for scalar in others {
+            assert!(!reads_as_text(scalar), "{scalar:?}");
+        }
+        let texts =
+            ["disk", "1-disk", "0xyz", "nullable", "nan", "e5", "a-1", "1-2-3", "0x", "--", "É"];
+        for scalar in texts {
+            assert!(reads_as_text(scalar), "{scalar:?}");
+        }
     }
 
     #[test]

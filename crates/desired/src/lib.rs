@@ -2,19 +2,18 @@
 //! to its components.
 //!
 //! Nothing here reads a clock, the environment or a network, and deciding cannot fail: what can
-//! fail is [`validate`], which reports every problem at once.
+//! fail is [`parse_hosted_cluster`] ([`validate`] for what was read already), which reports every
+//! problem at once.
 //!
 //! ```
-//! use lanyard_api::HostedCluster;
-//! use lanyard_desired::{Names, desired, validate};
+//! use lanyard_desired::{Names, desired, parse_hosted_cluster};
 //!
 //! # let text = include_str!("../../../examples/hostedcluster.yaml");
-//! let wire = HostedCluster::parse_yaml(text)?;
-//! let validated = validate(&wire)?;
+//! let validated = parse_hosted_cluster(text)?;
 //! let desired = desired(&validated.hosted_cluster, &Names::default());
 //! assert_eq!(desired.namespace, "clusters-harbour");
 //! assert_eq!(desired.secret_provider_classes.len(), 9);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # Ok::<(), lanyard_desired::ParseHostedClusterError>(())
 //! ```
 
 #[cfg(test)]
@@ -27,7 +26,9 @@ pub mod render;
 pub use hosted_cluster::ValidatedHostedCluster;
 pub use hosted_cluster::desired::{Desired, desired};
 pub use hosted_cluster::names::Names;
-pub use hosted_cluster::validate::{Validated, validate, validate_update};
+pub use hosted_cluster::validate::{
+    ParseHostedClusterError, Validated, parse_hosted_cluster, validate, validate_update,
+};
 pub use problem::{Problem, Problems, Severity};
 pub use proof::{ProofCall, ProofCalls, desired_proofs};
 pub use render::{RenderedFile, render};

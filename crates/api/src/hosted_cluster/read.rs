@@ -1,8 +1,10 @@
 //! Reading a HostedCluster out of a YAML or JSON text.
 
+use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser};
 
 use super::HostedCluster;
+use crate::source_text::{Node, parse_node, reads_as_text};
 
 /// A text holds no HostedCluster that could be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,23 +82,82 @@ impl HostedCluster {
     /// When the text is not YAML, when a field has the wrong type, and when there is not exactly
     /// one HostedCluster of the version `v1beta1`.
     pub fn parse_yaml(text: &str) -> Result<Self, ReadHostedClusterError> {
-        let heads = document_heads(text)?;
-        let mut ours = heads.iter().enumerate().filter(|(_, head)| head.kind == Self::KIND);
-        let Some((position, head)) = ours.next() else {
+        typed(&document(text)?)
+    }
+
+    /// The text fields of the one HostedCluster of a text that were written without quotes and
+    /// that YAML reads as something else. [`HostedCluster::parse_yaml`] reads what was meant; the
+    /// API server does not.
+    ///
+    /// # Errors
+    /// As [`HostedCluster::parse_yaml`].
+    pub fn unquoted_texts(text: &str) -> Result<Vec<UnquotedText>, ReadHostedClusterError> {
+        let document = document(text)?;
+        let typed = serde_json::to_value(typed(&document)?).unwrap_or_default();
+        let mut found = Vec::new();
+        // Anchors and aliases are the only YAML that has no tree here.
+        if let Ok(node) = parse_node(&document) {
+            collect_unquoted(&typed, &node, String::new(), &mut found);
+        }
+        Ok(found)
+    }
+}
+
+/// A text that was written without quotes and that YAML reads as something else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnquotedText {
+    /// The path of the field.
+    pub field: String,
+    /// The text as it was written.
+    pub text: String,
+}
+
+/// The lines of the one HostedCluster, at their places.
+fn document(text: &str) -> Result<String, ReadHostedClusterError> {
+    let heads = document_heads(text)?;
+    let is_ours = |head: &&DocumentHead| head.kind == HostedCluster::KIND;
+    let ours: Vec<_> = heads.iter().filter(is_ours).collect();
+    let [head] = ours[..] else {
+        return Err(if ours.is_empty() {
             let found = heads.iter().map(DocumentHead::name).collect();
-            return Err(ReadHostedClusterError::NoHostedCluster { found });
-        };
-        let others: Vec<_> = ours.map(|(_, head)| head.line).collect();
-        if !others.is_empty() {
-            let lines = std::iter::once(head.line).chain(others).collect();
-            return Err(ReadHostedClusterError::Several { lines });
+            ReadHostedClusterError::NoHostedCluster { found }
+        } else {
+            let lines = ours.iter().map(|head| head.line).collect();
+            ReadHostedClusterError::Several { lines }
+        });
+    };
+    if head.api_version != HostedCluster::API_VERSION {
+        let api_version = head.api_version.clone();
+        return Err(ReadHostedClusterError::Version { line: head.line, api_version });
+    }
+    let next = heads.iter().map(|other| other.line).find(|line| *line > head.line);
+    Ok(only_lines(text, head.line, next.unwrap_or(u64::MAX)))
+}
+
+fn typed(document: &str) -> Result<HostedCluster, ReadHostedClusterError> {
+    serde_saphyr::from_str(document).map_err(|error| of_type(&error))
+}
+
+/// Where the typed reading has a text and the source has a plain scalar that is none.
+fn collect_unquoted(typed: &Value, node: &Node, field: String, found: &mut Vec<UnquotedText>) {
+    match (typed, node) {
+        (Value::String(_), Node::Scalar { text, plain: true }) if !reads_as_text(text) => {
+            found.push(UnquotedText { field, text: text.clone() });
         }
-        if head.api_version != Self::API_VERSION {
-            let api_version = head.api_version.clone();
-            return Err(ReadHostedClusterError::Version { line: head.line, api_version });
+        (Value::Object(map), Node::Mapping(entries)) => {
+            for (key, node) in entries {
+                let path = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
+                if let Some(typed) = map.get(key) {
+                    collect_unquoted(typed, node, path, found);
+                }
+            }
         }
-        let end = heads.get(position + 1).map_or(u64::MAX, |next| next.line);
-        serde_saphyr::from_str(&only_lines(text, head.line, end)).map_err(|error| of_type(&error))
+        (Value::Array(items), Node::Sequence(nodes)) => {
+            for (index, (typed, node)) in items.iter().zip(nodes).enumerate() {
+                collect_unquoted(typed, node, format!("{field}[{index}]"), found);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -119,3 +119,39 @@ fn json_is_read_too() {
     );
     assert_eq!(read(&text).unwrap().spec.unwrap().infra_id.as_deref(), Some("x"));
 }
+
+#[test]
+fn texts_that_need_quotes_are_found_with_their_place() {
+    let text = format!(
+        "kind: Secret\n---\n{HEAD}metadata: {{name: 007, namespace: '8'}}\nspec:\n  fips: true\n  infraID: 1e5\n  capabilities: {{disabled: [on, Ingress]}}\n  platform:\n    azure:\n      azureAuthenticationConfig:\n        managedIdentities:\n          controlPlane:\n            disk: {{credentialsSecretName: 123, objectEncoding: hex}}\n"
+    );
+    let found = HostedCluster::unquoted_texts(&text).unwrap();
+    let found: Vec<_> =
+        found.iter().map(|text| (text.field.as_str(), text.text.as_str())).collect();
+    assert_eq!(
+        found,
+        [
+            ("metadata.name", "007"),
+            ("spec.infraID", "1e5"),
+            ("spec.capabilities.disabled[0]", "on"),
+            (
+                "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.disk.credentialsSecretName",
+                "123"
+            ),
+        ]
+    );
+    let example = include_str!("../../../../examples/hostedcluster.yaml");
+    assert_eq!(HostedCluster::unquoted_texts(example), Ok(vec![]));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "[\\PC\n]{0,120}", line in 0..40_usize) {
+        drop(read(&text));
+        // A document of ours with a line of nonsense in it.
+        let example = include_str!("../../../../examples/hostedcluster.yaml");
+        let mut lines: Vec<_> = example.lines().collect();
+        lines.insert(line, &text);
+        drop(HostedCluster::unquoted_texts(&lines.join("\n")));
+    }
+}

@@ -154,7 +154,8 @@ pub(super) fn worker_cloud_config(cluster: &ValidatedHostedCluster, names: &Name
 /// Looks at a cloud configuration that somebody else wrote.
 ///
 /// Documentation shows a mixture that no operator writes: a credential file together with the
-/// managed identity extension. It is understood as the file, which is what its authors meant.
+/// managed identity extension. It is understood as the file; the cloud
+/// provider's own code looks at the extension first.
 pub fn lint_cloud_config(text: &str) -> Problems {
     let mut problems = Problems::default();
     let config: serde_json::Map<String, serde_json::Value> = match serde_json::from_str(text) {
@@ -171,7 +172,7 @@ pub fn lint_cloud_config(text: &str) -> Problems {
         problems.lint(
             extension,
             format!(
-                "it is true although `{IDENTITY_PATH}` names a file; the file is what is meant"
+                "it is true although `{IDENTITY_PATH}` names a file: a component would take the identity of its node and never read the file, which is what is meant"
             ),
             format!("set `{extension}` to false wherever `{IDENTITY_PATH}` is set"),
         );

@@ -8,8 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use lanyard_api::HostedCluster;
 use lanyard_api::hosted_cluster::{AzurePlatform, HostedClusterSpec};
+use lanyard_api::{HostedCluster, ReadHostedClusterError};
 use lanyard_vocabulary::InfraId;
 
 use super::{
@@ -85,6 +85,55 @@ pub fn validate(wire: &HostedCluster) -> Result<Validated, Problems> {
         encryption,
     };
     Ok(Validated { hosted_cluster, lints: checker.problems })
+}
+
+/// Why a text is no hosted cluster that could be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseHostedClusterError {
+    /// The text cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] ReadHostedClusterError),
+    /// The HostedCluster breaks rules.
+    #[error("the HostedCluster cannot be used: {0}")]
+    Invalid(Problems),
+}
+
+impl ParseHostedClusterError {
+    /// What to do about it; every problem of an invalid cluster has its own.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unreadable(error) => error.hint(),
+            Self::Invalid(_) => None,
+        }
+    }
+}
+
+/// Reads a HostedCluster of managed Azure out of YAML or JSON and checks it. Texts that need
+/// quotes, which the API server would refuse, are read as they are meant and linted.
+///
+/// # Errors
+/// When the text cannot be read, and when the cluster breaks rules.
+pub fn parse_hosted_cluster(text: &str) -> Result<Validated, ParseHostedClusterError> {
+    let wire = HostedCluster::parse_yaml(text)?;
+    let mut unquoted = Problems::default();
+    for found in HostedCluster::unquoted_texts(text)? {
+        unquoted.lint(
+            found.field,
+            format!("`{}` has no quotes and is no text to the API server", found.text),
+            format!("write \"{}\"", found.text),
+        );
+    }
+    match validate(&wire) {
+        Ok(validated) => {
+            let lints = unquoted.into_iter().chain(validated.lints).collect();
+            Ok(Validated { lints, ..validated })
+        }
+        Err(problems) => {
+            let problems = unquoted.into_iter().chain(problems).collect();
+            Err(ParseHostedClusterError::Invalid(problems))
+        }
+    }
 }
 
 fn metadata(checker: &mut Checker, wire: &HostedCluster) -> Option<(String, String)> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use lanyard_api::hosted_cluster::ManagedIdentity;
+use lanyard_api::reads_as_text;
 use lanyard_vocabulary::{Component, ObjectEncoding, SecretName};
 
 use super::schema::{Checker, is_uuid};
@@ -49,7 +50,7 @@ fn secret_name(checker: &mut Checker, field: &str, wire: &ManagedIdentity) -> Op
     let text = checker.text(field, wire.credentials_secret_name.as_ref(), 1..=127)?;
     let name: Option<SecretName> = text.parse().ok();
     checker.pattern(field, text, "^[a-zA-Z0-9-]+$", name.is_some());
-    if is_other_yaml(text) {
+    if !reads_as_text(text) {
         checker.problems.lint(
             field,
             format!("`{text}` is written unquoted into YAML, where it is not a text"),
@@ -57,19 +58,6 @@ fn secret_name(checker: &mut Checker, field: &str, wire: &ManagedIdentity) -> Op
         );
     }
     name
-}
-
-/// Whether a YAML reader may take the unquoted name for a null, a boolean, a number or a list.
-fn is_other_yaml(name: &str) -> bool {
-    const WORDS: [&str; 9] = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
-    let number = name.parse::<f64>().is_ok();
-    let prefixed = name
-        .get(..2)
-        .is_some_and(|prefix| matches!(prefix.to_ascii_lowercase().as_str(), "0x" | "0o" | "0b"));
-    let hex = prefixed && name.len() > 2 && name[2..].chars().all(|c| c.is_ascii_hexdigit());
-    // A date is a scalar of its own in YAML 1.1.
-    let date = name.len() == 10 && name.chars().all(|c| c.is_ascii_digit() || c == '-');
-    WORDS.iter().any(|word| word.eq_ignore_ascii_case(name)) || number || hex || date || name == "-"
 }
 
 /// Two identities with one secret are one identity. A vault ignores the case of names.

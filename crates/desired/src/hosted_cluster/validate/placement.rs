@@ -255,7 +255,9 @@ fn registry_identity(checker: &mut Checker, azure: &AzurePlatform) -> Option<Arm
     );
     let field = format!("{field}.managedIdentity.resourceID");
     let identity = credentials.managed_identity.as_ref()?;
-    let text = checker.text(&field, identity.resource_id.as_ref(), 131..=345)?;
+    let text = checker.required(&field, identity.resource_id.as_ref())?;
+    // The rule is evaluated whatever the length says, and its message is the one that helps.
+    checker.text(&field, Some(text), 131..=345);
     let id = text.parse::<ArmResourceId>().ok().filter(|id| {
         let kind = "Microsoft.ManagedIdentity/userAssignedIdentities";
         id.resource_group().is_some()

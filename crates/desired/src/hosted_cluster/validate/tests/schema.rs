@@ -146,6 +146,9 @@ fn the_registry_identity() {
         "managedIdentity is required when type is ManagedIdentity, and forbidden otherwise",
     );
     azure("containerRegistry", with("short"), "should be at least 131 chars long");
+    let format = "must be a user-assigned managed identity ARM resource ID in the format";
+    azure("containerRegistry", with("short"), format);
+    azure("containerRegistry", with(&format!("{id}/")), format);
     let other = id.replace("userAssignedIdentities", "systemAssignedIdentity");
     azure(
         "containerRegistry",
