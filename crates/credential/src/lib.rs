@@ -1,4 +1,33 @@
-//! Azure identities from rotating certificate files, federated token files and managed identity endpoints
+//! Azure identities from rotating certificate files, federated token files and managed identity
+//! endpoints.
+//!
+//! Three credentials for the Azure SDK for Rust, each an
+//! [`azure_core::credentials::TokenCredential`], over one token engine:
+//!
+//! - [`ReloadingCertificateCredential`] signs in with the credential file that a hosted control
+//!   plane's volume holds, and follows the file as it rotates;
+//! - [`FederatedTokenCredential`] exchanges a projected service account token;
+//! - [`ManagedIdentityCredential`] asks the host, by IMDS or App Service.
+//!
+//! ```no_run
+//! use azure_security_keyvault_secrets::SecretClient;
+//! use lanyard_credential::ReloadingCertificateCredential;
+//!
+//! # async fn read() -> Result<(), Box<dyn std::error::Error>> {
+//! let file = "/mnt/certs/disk-credentials.json";
+//! let credential = ReloadingCertificateCredential::open(file, Default::default()).await?;
+//! let client = SecretClient::new("https://example.vault.azure.net", credential, None)?;
+//! let secret = client.get_secret("name", None).await?.into_model()?;
+//! # drop(secret);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Tokens are cached for each scope, renewed in the background before they expire, and fetched by
+//! one request however many callers wait. A rotation of the certificate keeps them.
+//!
+//! All that is secret is kept in types that cannot print, and wiped when it goes; the copy of a
+//! token that a caller receives as `azure_core`'s own type is that caller's to guard.
 
 pub mod assertion;
 pub mod bundle;
@@ -25,7 +54,7 @@ mod reloading;
 mod token;
 mod transport;
 
-pub use file::{CredentialFile, FileOptions, LoadError, Reload};
+pub use file::{CredentialFile, FileOptions, LoadError, LoadObserver, Reload};
 pub use generation::Generation;
 pub use loader::LoaderHealth;
 
@@ -50,5 +79,7 @@ pub use token::request::TokenRequestContext;
 pub use transport::RetrySettings;
 pub use transport::sender::{TokenTransport, TokenTransportOptions};
 
+#[cfg(test)]
+mod leaks;
 #[cfg(test)]
 mod scripted;

@@ -163,7 +163,7 @@ struct HostIdentity {
 #[async_trait]
 impl TokenSource for HostIdentity {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
-        self.check(&key.variant)?;
+        refuse_unsupported(&key.variant)?;
         let url = self.endpoint.token_url(key.resource(), self.identity.as_ref());
         let question = Question { endpoint: &self.endpoint, url };
         let answer = self.transport.send(&question).await?;
@@ -190,25 +190,25 @@ impl TokenSource for HostIdentity {
 }
 
 impl HostIdentity {
-    /// The endpoints know one tenant and keep tokens of their own: what they cannot do must not
-    /// look as if it had been done.
-    fn check(&self, variant: &Variant) -> Result<(), TokenError> {
-        let wanted = if variant.tenant.is_some() {
-            "another tenant"
-        } else if variant.claims.is_some() {
-            "claims"
-        } else {
-            return Ok(());
-        };
-        Err(TokenError::Unsupported { endpoint: "a managed identity endpoint", wanted })
-    }
-
     fn refusal(&self, response: &RawResponse) -> ManagedIdentityError {
         let secrets: Vec<&str> = self.endpoint.secret().into_iter().collect();
         let now = self.transport.clock().now();
         let (kind, url) = (self.endpoint.kind(), self.endpoint.url());
         ManagedIdentityError::read(kind, url, &secrets, response, now)
     }
+}
+
+/// The endpoints know one tenant and keep tokens of their own: what they cannot do must not look as
+/// if it had been done.
+fn refuse_unsupported(variant: &Variant) -> Result<(), TokenError> {
+    let wanted = if variant.tenant.is_some() {
+        "another tenant"
+    } else if variant.claims.is_some() {
+        "claims"
+    } else {
+        return Ok(());
+    };
+    Err(TokenError::Unsupported { endpoint: "a managed identity endpoint", wanted })
 }
 
 fn endpoint_of(

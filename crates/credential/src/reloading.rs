@@ -1,5 +1,6 @@
 //! The credential of a certificate file that rotates.
 
+mod observer;
 mod rotation;
 mod source;
 
@@ -10,6 +11,7 @@ use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use serde::Serialize;
 
+use self::observer::MetricsObserver;
 use self::source::CertificateSource;
 use crate::file::{CredentialFile, FileOptions, LoadError};
 use crate::generation::Generation;
@@ -63,7 +65,9 @@ impl ReloadingCertificateCredential {
         path: impl AsRef<Path> + Send,
         options: ReloadingCertificateOptions,
     ) -> Result<Arc<Self>, LoadError> {
-        let ReloadingCertificateOptions { file, transport } = options;
+        let ReloadingCertificateOptions { mut file, transport } = options;
+        let metrics = Arc::clone(transport.metrics());
+        file.observer = Some(Arc::new(MetricsObserver { metrics, next: file.observer.take() }));
         let file = CredentialFile::open(path, file, Arc::clone(transport.clock())).await?;
         let source = CertificateSource::new(file, transport.clone());
         let engine = Arc::new(TokenEngine::new(source, &transport));

@@ -238,8 +238,9 @@ pub(crate) fn display_url(url: &Url) -> String {
 pub(crate) fn scrubbed(response: &RawResponse, secrets: &[&str]) -> RawResponse {
     let mut headers = response.headers().clone();
     headers.remove("set-cookie");
-    let end = response.body().len().min(KEPT_BODY);
-    let body = scrub(&String::from_utf8_lossy(&response.body()[..end]), secrets);
+    let mut body = scrub(&String::from_utf8_lossy(response.body()), secrets);
+    // Cut last: half a secret would not be recognised.
+    body.truncate(body.floor_char_boundary(KEPT_BODY));
     RawResponse::from_bytes(response.status(), headers, body)
 }
 

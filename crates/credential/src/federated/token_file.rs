@@ -81,10 +81,9 @@ impl FederatedToken {
             return "the token's claims cannot be read".to_owned();
         };
         let (issuer, subject) = (claims.iss.shown(), claims.sub.shown());
-        let mut text =
-            format!("the token says iss={issuer} sub={subject} aud={}", claims.aud.shown());
+        let text = format!("the token says iss={issuer} sub={subject} aud={}", claims.aud.shown());
         if let Some(expired) = claims.exp.map(|exp| now.as_second() - exp).filter(|age| *age >= 0) {
-            text.push_str(&format!("; it expired {expired} s ago"));
+            return format!("{text}; it expired {expired} s ago");
         }
         text
     }

@@ -1,1 +1,162 @@
+use super::*;
+use crate::scripted::{Bench, Reply};
+use crate::token::request::TokenRequestContext;
 
+const VAULT: &str = "https://vault.azure.net/.default";
+
+fn credential(bench: &Bench, settings: ManagedIdentitySettings) -> Arc<ManagedIdentityCredential> {
+    let options = bench.options();
+    let transport = options.client.transport.clone().unwrap();
+    ManagedIdentityCredential::over(settings, options, transport).unwrap()
+}
+
+fn imds(bench: &Bench) -> Arc<ManagedIdentityCredential> {
+    credential(bench, ManagedIdentitySettings::default())
+}
+
+fn app_service() -> ManagedIdentitySettings {
+    ManagedIdentitySettings {
+        identity_endpoint: Some("http://127.0.0.1:41/msi/token".to_owned()),
+        identity_header: Some("planted-header-marker".into()),
+        ..ManagedIdentitySettings::default()
+    }
+}
+
+async fn failure(bench: &Bench, credential: &ManagedIdentityCredential) -> TokenError {
+    let error = bench.drive(credential.get_token(&[VAULT], None)).await.unwrap_err();
+    TokenError::of(&error).unwrap().clone()
+}
+
+#[tokio::test]
+async fn imds_is_asked_for_the_resource_and_its_quoted_numbers_are_read() {
+    let body = r#"{"access_token":"t","client_id":"c","expires_in":"86399","expires_on":"1795348799","ext_expires_in":"86399","not_before":"1795262100","resource":"https://vault.azure.net","token_type":"Bearer"}"#;
+    let bench = Bench::new(move |_, _| Reply::status(200, body));
+    let token = imds(&bench).get_token(&[VAULT], None).await.unwrap();
+    assert_eq!(token.token.secret(), "t");
+    assert_eq!(token.expires_on.unix_timestamp(), 1_795_262_400 + 86_399);
+    let seen = bench.script.seen(0);
+    assert_eq!(seen.headers.get_optional_str(&"metadata".into()), Some("true"));
+    assert_eq!(
+        seen.url.as_str(),
+        "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fvault.azure.net"
+    );
+}
+
+#[tokio::test]
+async fn app_service_answers_with_expires_on_alone() {
+    let body = r#"{"access_token":"t","expires_on":"1795266000","resource":"r","token_type":"Bearer","client_id":"c"}"#;
+    let bench = Bench::new(move |_, _| Reply::status(200, body));
+    let token = credential(&bench, app_service()).get_token(&[VAULT], None).await.unwrap();
+    assert_eq!(token.expires_on.unix_timestamp(), 1_795_266_000);
+    let seen = bench.script.seen(0);
+    let header = seen.headers.get_optional_str(&"x-identity-header".into());
+    assert_eq!(header, Some("planted-header-marker"));
+    assert!(seen.url.as_str().starts_with("http://127.0.0.1:41/msi/token?api-version=2019-08-01&"));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_being_updated_is_outlasted() {
+    for trouble in [404, 410, 429, 500, 503] {
+        let bench = Bench::new(move |_, number| match number {
+            0..6 => Reply::status(trouble, "updating"),
+            _ => Reply::token("t", 3_600),
+        });
+        let credential = imds(&bench);
+        let asking = credential.get_token(&[VAULT], None);
+        let (outcome, took) = bench.timed(asking).await;
+        assert_eq!(outcome.unwrap().token.secret(), "t", "{trouble}");
+        assert_eq!(took, Duration::from_secs(1 + 2 + 4 + 8 + 16 + 20), "{trouble}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_says_what_to_do_next() {
+    for (status, body, requests, hint) in [
+        (
+            400,
+            r#"{"error":"invalid_request","error_description":"Identity not found"}"#,
+            1,
+            "not assigned",
+        ),
+        (403, "A socket operation was attempted to an unreachable network", 1, "Docker Desktop"),
+        (403, "<html>blocked</html>", 1, "AZURE_POD_IDENTITY_AUTHORITY_HOST"),
+        (404, "", 8, "being updated"),
+    ] {
+        let bench = Bench::new(move |_, _| Reply::status(status, body));
+        let error = failure(&bench, &imds(&bench)).await;
+        let TokenError::ManagedIdentity(refusal) = &error else { panic!("{error:?}") };
+        assert_eq!(refusal.status(), status);
+        assert!(error.hint().unwrap().contains(hint), "{status}: {:?}", error.hint());
+        assert_eq!(bench.script.requests(), requests, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn the_identity_header_never_leaves_by_another_door() {
+    let echo = "you sent x-identity-header: planted-header-marker";
+    let bench = Bench::new(move |_, _| Reply::status(400, echo));
+    let credential = credential(&bench, app_service());
+    let error = bench.drive(credential.get_token(&[VAULT], None)).await.unwrap_err();
+    let printed = format!("{error} {error:?} {credential:?} {:?}", credential.health());
+    assert!(!printed.contains("planted"), "{printed}");
+    let inner = error.downcast_ref::<azure_core::Error>().unwrap();
+    assert!(!format!("{inner} {inner:?}").contains("planted"));
+}
+
+#[tokio::test]
+async fn what_the_endpoint_cannot_do_is_refused_and_not_ignored() {
+    let bench = Bench::new(|_, _| Reply::token("t", 3_600));
+    let credential = imds(&bench);
+    for context in [
+        TokenRequestContext::new().for_tenant("other".parse().unwrap()),
+        TokenRequestContext::new().with_claims("{}").unwrap(),
+    ] {
+        let mut options = TokenRequestOptions::default();
+        options.method_options.context.insert(context);
+        let error = credential.get_token(&[VAULT], Some(options)).await.unwrap_err();
+        assert!(matches!(TokenError::of(&error), Some(TokenError::Unsupported { .. })));
+    }
+    assert_eq!(bench.script.requests(), 0);
+}
+
+#[test]
+fn settings_that_contradict_themselves_are_refused() {
+    let url = |text: &str| Some(text.to_owned());
+    let half = ManagedIdentitySettings { identity_header: None, ..app_service() };
+    let error = endpoint_of(half).unwrap_err();
+    assert_eq!(error.to_string(), "IDENTITY_HEADER is not set, but IDENTITY_ENDPOINT is");
+    for host in ["169.254.169.254", "ftp://host", "not a url", "unix:/run/imds"] {
+        let settings =
+            ManagedIdentitySettings { imds_host: url(host), ..ManagedIdentitySettings::default() };
+        assert!(endpoint_of(settings).is_err(), "{host}");
+    }
+    let empty =
+        ManagedIdentitySettings { imds_host: url(""), ..ManagedIdentitySettings::default() };
+    assert_eq!(endpoint_of(empty).unwrap().url().host_str(), Some("169.254.169.254"));
+}
+
+#[tokio::test]
+async fn the_client_of_its_own_reaches_a_stand_in_on_loopback() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let host = format!("http://{}", listener.local_addr().unwrap());
+    let service = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 4_096];
+        let length = stream.read(&mut request).await.unwrap();
+        let body = r#"{"access_token":"t","expires_in":"3600"}"#;
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        String::from_utf8(request[..length].to_vec()).unwrap()
+    });
+    let settings =
+        ManagedIdentitySettings { imds_host: Some(host), ..ManagedIdentitySettings::default() };
+    let credential =
+        ManagedIdentityCredential::new(settings, TokenTransportOptions::default()).unwrap();
+    let token = credential.get_token(&[VAULT], None).await.unwrap();
+    assert_eq!(token.token.secret(), "t");
+    // The origin form: a proxy would have been sent the absolute one.
+    let request = service.await.unwrap();
+    assert!(request.starts_with("GET /metadata/identity/oauth2/token?"), "{request}");
+}

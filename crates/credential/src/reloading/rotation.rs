@@ -44,7 +44,6 @@ impl Rotation {
         }
         let held = engine.held();
         let number = generation.number();
-        engine.source().transport().metrics().generation_loaded(number);
         if generation.is_same_identity(&self.generation) {
             tracing::info!(generation = number, "the certificate has rotated; tokens are kept");
             engine.forget_failures();

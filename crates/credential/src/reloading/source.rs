@@ -37,10 +37,6 @@ impl CertificateSource {
         &self.file
     }
 
-    pub(crate) fn transport(&self) -> &TokenTransport {
-        &self.transport
-    }
-
     pub(crate) fn now(&self) -> Timestamp {
         self.transport.clock().now()
     }

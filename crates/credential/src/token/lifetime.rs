@@ -59,9 +59,9 @@ fn unassisted_delay(expires_in: Duration) -> Duration {
 }
 
 /// A token that lives longer than this is renewed at half its life.
-const LONG_LIVED: Duration = Duration::from_secs(2 * 60 * 60);
+const LONG_LIVED: Duration = Duration::from_hours(2);
 /// How long before its end any other token is renewed.
-const SOFT_MARGIN: Duration = Duration::from_secs(5 * 60);
+const SOFT_MARGIN: Duration = Duration::from_mins(5);
 /// How long before its end a token is no longer handed out without asking for a new one.
 const HARD_MARGIN: Duration = Duration::from_secs(30);
 /// How far the moment of renewal moves, as a part of the delay.
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn minutes(minutes: u64) -> Duration {
-        Duration::from_secs(minutes * 60)
+        Duration::from_mins(minutes)
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
             let schedule = Schedule::plan(minutes(1), expires_in, refresh_in, 0.5);
             assert_eq!(schedule.refresh_at, minutes(1) + expected, "{case}");
             assert_eq!(schedule.expires_at, minutes(1) + expires_in, "{case}");
-            assert_eq!(schedule.expires_at - schedule.usable_until, HARD_MARGIN, "{case}");
+            assert_eq!(schedule.usable_until + HARD_MARGIN, schedule.expires_at, "{case}");
         }
     }
 

@@ -48,7 +48,7 @@ impl TokenRequestContext {
     }
 
     /// Asks for a token that satisfies `claims`, a JSON object as in the `claims` request
-    /// parameter of OpenID Connect Core 1.0, section 5.5.
+    /// parameter of `OpenID` Connect Core 1.0, section 5.5.
     ///
     /// # Errors
     ///

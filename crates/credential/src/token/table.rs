@@ -298,7 +298,7 @@ mod tests {
         let token = token("t", 3_600);
         let pause = Duration::from_secs(30);
         assert!(!token.claim_refresh(Duration::from_secs(3_299), pause));
-        assert!(token.claim_refresh(Duration::from_secs(3_300), pause));
+        assert!(token.claim_refresh(Duration::from_mins(55), pause));
         assert!(!token.claim_refresh(Duration::from_secs(3_301), pause));
         assert!(token.claim_refresh(Duration::from_secs(3_330), pause));
         token.postpone_refresh(Duration::from_secs(3_400));

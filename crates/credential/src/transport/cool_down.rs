@@ -32,7 +32,7 @@ impl CoolDowns {
 }
 
 /// The longest cool-down that is believed: a misread header must not stop a process for days.
-const LONGEST: Duration = Duration::from_secs(10 * 60);
+const LONGEST: Duration = Duration::from_mins(10);
 
 #[cfg(test)]
 mod tests {

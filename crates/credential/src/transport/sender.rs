@@ -154,7 +154,7 @@ impl TokenTransport {
             }
             attempt += 1;
             let outcome = self.attempt(exchange, attempt).await;
-            if !self.may_pass(exchange, &outcome) || attempt >= self.shared.retry.attempts {
+            if !may_pass(exchange, &outcome) || attempt >= self.shared.retry.attempts {
                 return outcome;
             }
             let fraction = self.shared.randomness.fraction();
@@ -168,17 +168,6 @@ impl TokenTransport {
             self.shared.metrics.request_retried(host, wait);
             tracing::debug!(host, attempt, delay = ?wait, "token request will be repeated");
             self.shared.clock.sleep(wait).await;
-        }
-    }
-
-    fn may_pass(&self, exchange: &dyn Exchange, outcome: &Result<Answer, TokenError>) -> bool {
-        match outcome {
-            Ok(answer) => exchange.may_pass(&answer.response),
-            Err(TokenError::TimedOut { .. }) => true,
-            Err(TokenError::Unreachable { source, .. }) => {
-                matches!(source.kind(), ErrorKind::Io | ErrorKind::Connection)
-            }
-            Err(_) => false,
         }
     }
 
@@ -255,6 +244,17 @@ impl fmt::Debug for TokenTransport {
             .field("retry", &self.shared.retry)
             .field("cool_downs", &self.shared.cool_downs)
             .finish_non_exhaustive()
+    }
+}
+
+fn may_pass(exchange: &dyn Exchange, outcome: &Result<Answer, TokenError>) -> bool {
+    match outcome {
+        Ok(answer) => exchange.may_pass(&answer.response),
+        Err(TokenError::TimedOut { .. }) => true,
+        Err(TokenError::Unreachable { source, .. }) => {
+            matches!(source.kind(), ErrorKind::Io | ErrorKind::Connection)
+        }
+        Err(_) => false,
     }
 }
 
