@@ -182,7 +182,7 @@ impl Fields {
             authentication_endpoint: required(wire, "authentication_endpoint", found, |text| {
                 Authority::from_str(text).map_err(Fault::Authority)
             }),
-            client_secret: required_secret(wire, "client_secret", found),
+            client_secret: required(wire, "client_secret", found, parse_secret),
             not_before: required(wire, "not_before", found, parse_stamp),
             not_after: optional(wire, "not_after", found, parse_stamp),
             renew_after: optional(wire, "renew_after", found, parse_stamp),
@@ -271,24 +271,6 @@ fn optional<T>(
     }
 }
 
-fn required_secret(
-    wire: &mut WireDocument,
-    field: &'static str,
-    problems: &mut Problems,
-) -> Option<SecretText> {
-    let text = match wire.value(field) {
-        None | Some(Value::Null) => {
-            return required(wire, field, problems, |_| Err(Fault::Missing));
-        }
-        Some(_) => secret(wire, field, problems)?,
-    };
-    if text.expose().trim().is_empty() {
-        problems.push(DocumentProblem { field, fault: Fault::Empty });
-        return None;
-    }
-    Some(text)
-}
-
 fn text(wire: &mut WireDocument, field: &'static str, problems: &mut Problems) -> Option<String> {
     optional(wire, field, problems, |text| Ok(text.to_owned()))
 }
@@ -311,6 +293,10 @@ fn secret(
 
 fn parse_id<T: FromStr<Err = crate::identity::ParseIdError>>(text: &str) -> Result<T, Fault> {
     text.parse().map_err(Fault::Id)
+}
+
+fn parse_secret(text: &str) -> Result<SecretText, Fault> {
+    if text.trim().is_empty() { Err(Fault::Empty) } else { Ok(SecretText::from(text)) }
 }
 
 fn parse_stamp(text: &str) -> Result<Timestamp, Fault> {

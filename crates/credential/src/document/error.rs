@@ -8,7 +8,7 @@ use crate::lookalike::{Inner, Lookalike};
 /// A document that cannot be used, with all its problems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocumentError {
-    /// The problems, in the order of the fields. Never empty.
+    /// The problems. Never empty.
     pub problems: Vec<DocumentProblem>,
 }
 
@@ -56,11 +56,11 @@ pub enum Fault {
         /// The type found, with its article.
         found: &'static str,
     },
-    /// The key is written in camelCase.
+    /// The key is written in camelCase, or in another way that no reader takes.
     #[error("is written as `{written}`")]
     Misspelled {
         /// The key as it stands in the document.
-        written: &'static str,
+        written: String,
     },
     /// The key stands there twice.
     #[error("stands there more than once")]

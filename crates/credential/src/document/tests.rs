@@ -127,6 +127,19 @@ fn camel_case_keys_are_errors_that_name_the_right_key() {
 }
 
 #[test]
+fn case_matters_and_a_misspelled_key_beside_the_right_one_does_not() {
+    let mut shouted = document(NOT_BEFORE);
+    shouted["TENANT_ID"] = shouted["tenant_id"].take();
+    let written = "TENANT_ID".to_owned();
+    assert_eq!(only_fault(&bytes(&shouted)), Fault::Misspelled { written });
+    let mut both = document(NOT_BEFORE);
+    both["tenantId"] = json!("elsewhere");
+    let read = CredentialDocument::parse(&bytes(&both)).unwrap();
+    assert_eq!(read.tenant_id().as_str(), fixture::TENANT);
+    assert_eq!(read.unknown_keys(), ["tenantId"]);
+}
+
+#[test]
 fn a_key_that_stands_there_twice_is_an_error() {
     let text = String::from_utf8(bytes(&document(NOT_BEFORE))).unwrap();
     let doubled = format!("{},\"tenant_id\":\"other\"}}", text.trim_end_matches('}'));

@@ -45,24 +45,23 @@ impl WireDocument {
     }
 }
 
-/// Every key of the document, with its camelCase form where that differs.
-const KEYS: [(&str, Option<&str>); 12] = [
-    ("client_id", Some("clientId")),
-    ("tenant_id", Some("tenantId")),
-    ("client_secret", Some("clientSecret")),
-    ("authentication_endpoint", Some("authenticationEndpoint")),
-    ("not_before", Some("notBefore")),
-    ("not_after", Some("notAfter")),
-    ("renew_after", Some("renewAfter")),
-    ("cannot_renew_after", Some("cannotRenewAfter")),
-    ("client_secret_url", Some("clientSecretUrl")),
-    ("object_id", Some("objectId")),
-    ("resource_id", Some("resourceId")),
-    ("mtls_authentication_endpoint", Some("mtlsAuthenticationEndpoint")),
+/// The keys that hold text.
+const KEYS: [&str; 12] = [
+    "client_id",
+    "tenant_id",
+    "client_secret",
+    "authentication_endpoint",
+    "not_before",
+    "not_after",
+    "renew_after",
+    "cannot_renew_after",
+    "client_secret_url",
+    "object_id",
+    "resource_id",
+    "mtls_authentication_endpoint",
 ];
 
 const CUSTOM_CLAIMS: &str = "custom_claims";
-const CUSTOM_CLAIMS_CAMEL: &str = "customClaims";
 const PERIMETER_LIMIT: usize = 5;
 
 /// Reads the JSON object.
@@ -107,8 +106,9 @@ impl<'de> Visitor<'de> for DocumentVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WireDocument, A::Error> {
         let mut document = WireDocument::default();
+        let mut strangers = Vec::new();
         while let Some(key) = map.next_key::<String>()? {
-            if let Some(field) = KEYS.iter().map(|(key, _)| *key).find(|known| *known == key) {
+            if let Some(field) = KEYS.into_iter().find(|known| *known == key) {
                 let value = map.next_value::<Value>()?;
                 if document.value(field).is_some() {
                     document.problems.push(DocumentProblem { field, fault: Fault::Repeated });
@@ -121,29 +121,39 @@ impl<'de> Visitor<'de> for DocumentVisitor {
                 document.custom_claims = claims.claims;
             } else {
                 map.next_value::<IgnoredAny>()?;
-                document.note_stranger(&key);
+                strangers.push(key);
             }
         }
+        document.note_strangers(strangers);
         Ok(document)
     }
 }
 
 impl WireDocument {
-    /// A key that is not among the thirteen: either misspelled or unknown.
-    fn note_stranger(&mut self, key: &str) {
-        let camel = KEYS.iter().find_map(|(field, camel)| {
-            camel.filter(|camel| camel.eq_ignore_ascii_case(key)).map(|camel| (*field, camel))
-        });
-        let camel = camel.or_else(|| {
-            (key == CUSTOM_CLAIMS_CAMEL).then_some((CUSTOM_CLAIMS, CUSTOM_CLAIMS_CAMEL))
-        });
-        match camel {
-            Some((field, written)) => {
-                self.problems.push(DocumentProblem { field, fault: Fault::Misspelled { written } });
+    /// Keys that are not among the thirteen: misspelled ones are problems, unless the right key is
+    /// there as well; all others are unknown.
+    fn note_strangers(&mut self, strangers: Vec<String>) {
+        for written in strangers {
+            match right_key(&written) {
+                Some(field) if !self.holds(field) => {
+                    let fault = Fault::Misspelled { written };
+                    self.problems.push(DocumentProblem { field, fault });
+                }
+                _ => self.unknown_keys.push(shown_key(&written)),
             }
-            None => self.unknown_keys.push(shown_key(key)),
         }
     }
+
+    fn holds(&self, field: &str) -> bool {
+        self.keys().contains(&field)
+    }
+}
+
+/// The key that was meant: without underscores and case, both are the same.
+fn right_key(written: &str) -> Option<&'static str> {
+    let letters = |key: &str| key.replace('_', "").to_ascii_lowercase();
+    let meant = letters(written);
+    KEYS.into_iter().chain([CUSTOM_CLAIMS]).find(|key| letters(key) == meant)
 }
 
 /// A key as it may be shown: what does not look like a key might be content.
