@@ -1,2 +1,21 @@
 //! Lanyard brings Azure identities to the components that need them.
-fn main() {}
+
+mod cli;
+mod commands;
+mod exit;
+mod logging;
+mod output;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    logging::init(&cli.log, cli.command.default_log_filter());
+    match commands::run(cli) {
+        Ok(exit) => exit.into(),
+        Err(failure) => failure.report(),
+    }
+}

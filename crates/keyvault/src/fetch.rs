@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lanyard_api::{ObjectEntry, ObjectKind, ObjectVersion, ProviderParameters};
 use lanyard_vocabulary::{Hop, SecretName};
@@ -171,7 +172,11 @@ pub async fn fetch_objects(
             distinct.push(&want.object);
         }
     }
-    let reads = distinct.iter().map(|object| fetch_object(object, source));
+    // Boxed one by one: a stream over a closure would keep callers from being `Send`.
+    let mut reads = Vec::with_capacity(distinct.len());
+    for object in &distinct {
+        reads.push(fetch_object(object, source).boxed());
+    }
     let objects: Vec<Arc<VaultObject>> =
         stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
     let fetched = wanted.iter().filter_map(|want| {
@@ -194,19 +199,27 @@ async fn fetch_histories(
     entries: &[ObjectEntry],
     source: &dyn SecretSource,
 ) -> Result<Vec<Vec<ObjectVersion>>, ReadError> {
-    let histories = entries.iter().map(|entry| async move {
-        if entry.history <= 1 {
-            return Ok(Vec::new());
-        }
-        let object = || reference(entry, entry.version.clone());
-        let listed = source
-            .fetch_versions(entry.kind, &entry.name)
-            .await
-            .map_err(|source| ReadError::Versions { object: object(), source })?;
-        select_history(listed, entry.version.as_ref(), entry.history)
-            .map_err(|source| ReadError::History { object: object(), source })
-    });
+    let mut histories = Vec::with_capacity(entries.len());
+    for entry in entries {
+        histories.push(fetch_history(entry, source).boxed());
+    }
     stream::iter(histories).buffered(CONCURRENT_READS).try_collect().await
+}
+
+async fn fetch_history(
+    entry: &ObjectEntry,
+    source: &dyn SecretSource,
+) -> Result<Vec<ObjectVersion>, ReadError> {
+    if entry.history <= 1 {
+        return Ok(Vec::new());
+    }
+    let object = || reference(entry, entry.version.clone());
+    let listed = source
+        .fetch_versions(entry.kind, &entry.name)
+        .await
+        .map_err(|source| ReadError::Versions { object: object(), source })?;
+    select_history(listed, entry.version.as_ref(), entry.history)
+        .map_err(|source| ReadError::History { object: object(), source })
 }
 
 fn wanted_objects<'a>(

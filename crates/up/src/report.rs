@@ -1,0 +1,178 @@
+//! What `lanyard up` says: one row per component, one cell per hop.
+
+use std::time::Duration;
+
+use lanyard_vocabulary::{Component, Hop, Outcome};
+use serde::Serialize;
+
+/// The whole report; its JSON form is the output of `lanyard up --output json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// One entry per component of the HostedCluster, in the order of the API.
+    pub components: Vec<ComponentReport>,
+    /// One entry per rotated component; empty when nothing was rotated.
+    pub rotation: Vec<RotationReport>,
+    /// Whether every hop of every component is good, and every rotated key in use.
+    pub ok: bool,
+}
+
+/// One component's way.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ComponentReport {
+    /// The component: its field in the HostedCluster API.
+    pub name: Component,
+    /// Every hop, in walking order.
+    pub hops: Vec<HopReport>,
+}
+
+/// One hop of one component.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HopReport {
+    /// The hop.
+    pub name: Hop,
+    /// Whether it was walked and is good.
+    pub ok: bool,
+    /// How long it took, in milliseconds; 0 where it was not reached.
+    pub millis: f64,
+    /// What was found, or what was tried and what came back.
+    pub detail: String,
+    /// What to do next, where the hop failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What became of the hop: tells a failed hop from one that was not reached.
+    #[serde(skip)]
+    pub outcome: Outcome,
+}
+
+/// The rotation of one component's certificate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RotationReport {
+    /// The component.
+    pub name: Component,
+    /// From the swap of the file to the first token obtained with the new key, in milliseconds.
+    pub millis: f64,
+    /// Why the new key is not in use, if it is not.
+    #[serde(skip)]
+    pub failure: Option<Failure>,
+}
+
+/// Why something failed, and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What was tried and what came back.
+    pub detail: String,
+    /// What to do next.
+    pub hint: String,
+}
+
+impl Failure {
+    /// A failure in words.
+    pub fn new(detail: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { detail: detail.into(), hint: hint.into() }
+    }
+
+    /// A failure from an error and its causes, none of which repeats another.
+    pub fn of(error: &dyn std::error::Error, hint: impl Into<String>) -> Self {
+        let mut detail = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !text.is_empty() && !detail.contains(&text) {
+                detail = format!("{detail}: {text}");
+            }
+            cause = error.source();
+        }
+        Self { detail, hint: hint.into() }
+    }
+}
+
+impl Report {
+    /// Puts the parts together and judges them.
+    pub fn new(components: Vec<ComponentReport>, rotation: Vec<RotationReport>) -> Self {
+        let ok = components.iter().all(ComponentReport::is_good)
+            && rotation.iter().all(|rotated| rotated.failure.is_none());
+        Self { components, rotation, ok }
+    }
+}
+
+impl RotationReport {
+    pub(crate) const fn failed(name: Component, failure: Failure) -> Self {
+        Self { name, millis: 0.0, failure: Some(failure) }
+    }
+}
+
+impl ComponentReport {
+    /// Whether every hop is good.
+    pub fn is_good(&self) -> bool {
+        self.hops.iter().all(|hop| hop.ok)
+    }
+
+    /// The hop that is to blame, if one failed.
+    pub fn blamed(&self) -> Option<&HopReport> {
+        self.hops.iter().find(|hop| hop.outcome == Outcome::Failed)
+    }
+}
+
+impl HopReport {
+    pub(crate) fn good(name: Hop, took: Duration, detail: String) -> Self {
+        let outcome = Outcome::Good;
+        Self { name, ok: true, millis: millis(took), detail, hint: None, outcome }
+    }
+
+    pub(crate) fn failed(name: Hop, took: Duration, failure: Failure) -> Self {
+        let Failure { detail, hint } = failure;
+        let outcome = Outcome::Failed;
+        Self { name, ok: false, millis: millis(took), detail, hint: Some(hint), outcome }
+    }
+
+    pub(crate) fn not_reached(name: Hop) -> Self {
+        let outcome = Outcome::NotReached;
+        let detail = outcome.name().to_owned();
+        Self { name, ok: false, millis: 0.0, detail, hint: None, outcome }
+    }
+}
+
+/// Milliseconds with three decimals: enough to see a file swap, short enough to read.
+pub(crate) fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_json_form_has_exactly_the_documented_keys() {
+        let hop = HopReport::good(Hop::File, Duration::from_micros(1_500), "there".to_owned());
+        let failed =
+            HopReport::failed(Hop::Credential, Duration::ZERO, Failure::new("broken", "mend it"));
+        let component = ComponentReport { name: Component::Disk, hops: vec![hop, failed] };
+        let rotated = RotationReport { name: Component::Disk, millis: 12.5, failure: None };
+        let report = Report::new(vec![component], vec![rotated]);
+        let expected = serde_json::json!({
+            "components": [{
+                "name": "disk",
+                "hops": [
+                    {"name": "file", "ok": true, "millis": 1.5, "detail": "there"},
+                    {"name": "credential", "ok": false, "millis": 0.0, "detail": "broken", "hint": "mend it"},
+                ],
+            }],
+            "rotation": [{"name": "disk", "millis": 12.5}],
+            "ok": false,
+        });
+        assert_eq!(serde_json::to_value(report).unwrap(), expected);
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("inner")]
+    struct Inner;
+
+    #[test]
+    fn a_failure_tells_the_causes_of_its_error() {
+        assert_eq!(Failure::of(&Outer(Inner), "hint").detail, "outer: inner");
+    }
+}

@@ -1,0 +1,67 @@
+//! The Azure side of a HostedCluster, as a plan for the local Azure.
+
+use lanyard_desired::ValidatedHostedCluster;
+use lanyard_emulator::{
+    Bundle, DnsZonePlan, Drill, IdentityPlan, KmsKeyPlan, VaultPlan, WorldPlan,
+};
+use lanyard_vocabulary::ClientId;
+use uuid::uuid;
+
+/// The identity that reads the vault, where the platform names none.
+pub(crate) const DEFAULT_VAULT_READER: uuid::Uuid = uuid!("7f1c6b0e-52d9-4a38-8e4f-b60d93a1c275");
+
+/// The public zone where the HostedCluster names no base domain.
+const DEFAULT_DOMAIN: &str = "lanyard.example";
+/// The group of the public zone, which no HostedCluster names.
+const DNS_GROUP: &str = "lanyard-dns";
+
+/// What the local Azure has to hold for this cluster.
+///
+/// The nine credentials between them take all three forms of a bundle.
+pub fn world_plan(
+    cluster: &ValidatedHostedCluster,
+    vault_reader: Option<ClientId>,
+    drill: Option<Drill>,
+) -> WorldPlan {
+    let azure = &cluster.azure;
+    let bundles = [Bundle::Pem, Bundle::LegacyPkcs12, Bundle::ModernPkcs12].into_iter().cycle();
+    let identities = cluster
+        .components()
+        .zip(bundles)
+        .map(|((component, identity), bundle)| IdentityPlan {
+            component,
+            client_id: identity.client_id,
+            secret_name: identity.secret_name.clone(),
+            encoding: identity.encoding,
+            bundle,
+        })
+        .collect();
+    WorldPlan {
+        tenant: azure.tenant.0.clone(),
+        subscription: azure.subscription.clone(),
+        cloud: azure.cloud,
+        location: azure.location.clone(),
+        managed_resource_group: azure.resource_group.clone(),
+        vnet_id: azure.vnet.clone(),
+        subnet_id: azure.subnet.clone(),
+        security_group_id: azure.security_group.clone(),
+        dns_zone: DnsZonePlan {
+            name: cluster.base_domain.clone().unwrap_or_else(|| DEFAULT_DOMAIN.to_owned()),
+            resource_group: DNS_GROUP.to_owned(),
+        },
+        infra_id: cluster.infra_id.clone(),
+        vault: VaultPlan {
+            name: cluster.vault.name.clone(),
+            tenant: cluster.vault.tenant.0.clone(),
+        },
+        kms_key: cluster.encryption.as_ref().map(|encryption| KmsKeyPlan {
+            vault: encryption.active_key.vault.clone(),
+            name: encryption.active_key.name.clone(),
+            version: Some(encryption.active_key.version.clone()),
+        }),
+        vault_reader_client_id: vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into()),
+        identities,
+        drills: drill.into_iter().collect(),
+        guests: true,
+    }
+}

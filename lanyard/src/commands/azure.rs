@@ -1,0 +1,12 @@
+//! The local Azure: serving it, pointing clients at it, running a command inside it.
+
+pub(crate) mod env;
+mod exports;
+mod ledger;
+pub(crate) mod run;
+pub(crate) mod serve;
+pub(crate) mod session;
+mod world;
+
+pub(crate) use serve::interrupted;
+pub(crate) use session::Session;

@@ -1,0 +1,44 @@
+//! Starting a local Azure whose world fits a HostedCluster.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use lanyard_clock::SystemClock;
+use lanyard_emulator::Emulator;
+
+use crate::commands::hosted_cluster;
+use crate::exit::CommandError;
+
+/// How to start.
+#[derive(Debug)]
+pub(super) struct Start<'a> {
+    /// The HostedCluster; nothing for the example.
+    pub(super) file: Option<&'a Path>,
+    /// The state directory; nothing for memory.
+    pub(super) state: Option<&'a Path>,
+    /// The address to listen on.
+    pub(super) listen: SocketAddr,
+    /// Whether other machines may reach it.
+    pub(super) allow_remote: bool,
+}
+
+/// Starts it: once this returns, the port answers.
+pub(super) async fn start(start: &Start<'_>) -> Result<Emulator, CommandError> {
+    let cluster = hosted_cluster::load(start.file)?;
+    let plan = lanyard_up::world_plan(&cluster, None, None);
+    let mut builder = Emulator::builder()
+        .clock(SystemClock::shared())
+        .listen(start.listen)
+        .allow_remote(start.allow_remote)
+        .seed(plan);
+    if let Some(directory) = start.state {
+        builder = builder.state_dir(directory);
+    }
+    builder.start().await.map_err(|error| {
+        let refused = CommandError::unavailable("the local Azure did not start").because(&error);
+        match error.hint() {
+            Some(hint) => refused.hint(hint),
+            None => refused,
+        }
+    })
+}

@@ -1,0 +1,3 @@
+//! Looking at credentials.
+
+pub(crate) mod check;

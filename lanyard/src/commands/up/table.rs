@@ -1,0 +1,99 @@
+//! The report of `lanyard up` as a table: a row per component, a column per hop. It is Markdown,
+//! so that it can be pasted into an issue.
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{CellAlignment, Table};
+use lanyard_up::{ComponentReport, Failure, HopReport, Readers, Report};
+use lanyard_vocabulary::{Component, Hop, Outcome};
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const PLAIN: &str = "\x1b[0m";
+
+/// The whole report for people. No meaning is carried by colour alone.
+pub(super) fn render(report: &Report, colour: bool) -> String {
+    let paint = |text: &str, code: &str| {
+        if colour { format!("{code}{text}{PLAIN}") } else { text.to_owned() }
+    };
+    let mut text = hops(report);
+    text.push_str("\n\n");
+    for component in report.components.iter().filter(|component| !component.is_good()) {
+        text.push_str(&blame(component, |text| paint(text, RED)));
+    }
+    if !report.rotation.is_empty() {
+        text.push_str(&rotation(report));
+    }
+    let good = report.components.iter().filter(|component| component.is_good()).count();
+    let all = report.components.len();
+    let verdict = format!("{good} of {all} components good");
+    text.push_str(&paint(&verdict, if report.ok { GREEN } else { RED }));
+    text
+}
+
+/// What the reader threads saw while files were swapped under them.
+pub(super) fn readers(readers: Readers) -> String {
+    format!(
+        "{} reader threads made {} reads during the rotation: {} torn, {} missing",
+        readers.threads, readers.reads, readers.torn, readers.missing
+    )
+}
+
+fn hops(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    let names = Hop::ALL.iter().map(|hop| hop.name().to_owned());
+    table.set_header(std::iter::once("component (ms)".to_owned()).chain(names));
+    for component in &report.components {
+        let cells = component.hops.iter().map(cell);
+        table.add_row(std::iter::once(component.name.to_string()).chain(cells));
+    }
+    right_align(&mut table);
+    table.to_string()
+}
+
+fn cell(hop: &HopReport) -> String {
+    match hop.outcome {
+        Outcome::Good => format!("{:.1}", hop.millis),
+        Outcome::Failed => "FAILED".to_owned(),
+        Outcome::NotReached => "-".to_owned(),
+    }
+}
+
+fn blame(component: &ComponentReport, paint: impl Fn(&str) -> String) -> String {
+    let Some(hop) = component.blamed() else {
+        return String::new();
+    };
+    let head = paint(&format!("{}: {} failed", component.name, hop.name));
+    let hint = hop.hint.as_deref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
+    format!("{head}: {}\n{hint}  the hops after it were not reached\n\n", hop.detail)
+}
+
+fn rotation(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header(["rotated component", "ms from swap to first token with the new key"]);
+    let mut failures = String::new();
+    for rotated in &report.rotation {
+        let millis = match &rotated.failure {
+            None => format!("{:.1}", rotated.millis),
+            Some(failure) => {
+                failures.push_str(&rotation_failure(rotated.name, failure));
+                "FAILED".to_owned()
+            }
+        };
+        table.add_row([rotated.name.to_string(), millis]);
+    }
+    right_align(&mut table);
+    format!("{table}\n\n{failures}")
+}
+
+/// Why a rotation failed, and what to do next.
+pub(super) fn rotation_failure(component: Component, failure: &Failure) -> String {
+    format!("{component}: rotation failed: {}\n  hint: {}\n\n", failure.detail, failure.hint)
+}
+
+fn right_align(table: &mut Table) {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}

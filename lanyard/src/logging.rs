@@ -1,0 +1,59 @@
+//! Logs: to standard error, so that standard output holds data only.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+/// The form of log lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// What is logged, and how.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct LogArgs {
+    /// What to log, as a filter such as `info` or `lanyard_credential=debug` [default: `warn` for
+    /// what keeps running, `error` for commands that report by themselves]
+    #[arg(
+        long = "log",
+        global = true,
+        env = "LANYARD_LOG",
+        value_name = "FILTER",
+        help_heading = "Global options"
+    )]
+    filter: Option<String>,
+    /// The form of log lines
+    #[arg(
+        long = "log-format",
+        global = true,
+        value_enum,
+        default_value = "text",
+        value_name = "FORMAT",
+        help_heading = "Global options"
+    )]
+    format: LogFormat,
+}
+
+/// Starts logging. A filter that cannot be read logs what the default would, and says so.
+pub(crate) fn init(args: &LogArgs, default: &str) {
+    let wanted = args.filter.as_deref().unwrap_or(default);
+    let (filter, complaint) = match EnvFilter::try_new(wanted) {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new(default), Some(error)),
+    };
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
+    match args.format {
+        LogFormat::Text => builder.init(),
+        LogFormat::Json => builder.json().init(),
+    }
+    if let Some(error) = complaint {
+        tracing::error!(filter = wanted, %error, "the log filter cannot be read");
+    }
+}

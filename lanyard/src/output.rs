@@ -1,0 +1,52 @@
+//! What goes to standard output: tables for people, JSON and YAML for programs.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+/// The form of a command's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// Writes to standard output. A reader that went away (`| head`) is no error.
+pub(crate) fn print(text: &str) {
+    let mut stdout = io::stdout().lock();
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let written = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.write_all(newline.as_bytes()))
+        .and_then(|()| stdout.flush());
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        tracing::error!(%error, "standard output cannot be written");
+    }
+}
+
+/// Writes a line of progress or explanation to standard error.
+pub(crate) fn note(text: &str) {
+    // Nobody is left to be told when standard error is gone.
+    drop(writeln!(io::stderr().lock(), "{text}"));
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn to_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// A value as a document.
+pub(crate) fn document(value: &impl Serialize, format: Format) -> String {
+    match format {
+        Format::Yaml => serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string()),
+        Format::Table | Format::Json => {
+            serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The environment, read in one place and documented here.
+
+use std::path::PathBuf;
+
+/// What the environment says. Flags win over it where both exist.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Environment {
+    /// `HTTPS_PROXY`: the proxy for requests to Azure.
+    pub(crate) https_proxy: Option<String>,
+    /// `NO_PROXY`: hosts that are reached without it.
+    pub(crate) no_proxy: Option<String>,
+    /// `XDG_RUNTIME_DIR`: where a running local Azure leaves its address.
+    pub(crate) runtime_directory: Option<PathBuf>,
+    /// `SSL_CERT_FILE`: roots to be kept in the bundle of the local Azure.
+    pub(crate) ssl_cert_file: Option<PathBuf>,
+    /// `NO_COLOR`: tables without colour.
+    pub(crate) no_color: bool,
+}
+
+impl Environment {
+    /// Reads the environment of the process. Empty values count as unset.
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    pub(crate) fn load() -> Self {
+        let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let either = |upper: &str, lower: &str| text(upper).or_else(|| text(lower));
+        Self {
+            https_proxy: either("HTTPS_PROXY", "https_proxy"),
+            no_proxy: either("NO_PROXY", "no_proxy"),
+            runtime_directory: text("XDG_RUNTIME_DIR").map(PathBuf::from),
+            ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
+            no_color: text("NO_COLOR").is_some(),
+        }
+    }
+}

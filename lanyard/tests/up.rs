@@ -1,0 +1,236 @@
+//! `lanyard up` as people run it: the real binary, its report, its exit codes.
+
+#![cfg(feature = "emulator")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde::Deserialize;
+
+const COMPONENTS: [&str; 9] = [
+    "cloudProvider",
+    "nodePoolManagement",
+    "controlPlaneOperator",
+    "imageRegistry",
+    "ingress",
+    "network",
+    "disk",
+    "file",
+    "kms",
+];
+
+const HOPS: [&str; 11] = [
+    "hostedcluster",
+    "spc",
+    "volume",
+    "imds-token",
+    "vault-read",
+    "decode",
+    "file",
+    "credential",
+    "entra-token",
+    "granted",
+    "refused",
+];
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Report {
+    components: Vec<Component>,
+    rotation: Vec<Rotation>,
+    ok: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Component {
+    name: String,
+    hops: Vec<Hop>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hop {
+    name: String,
+    ok: bool,
+    millis: f64,
+    detail: String,
+    #[serde(default)]
+    hint: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rotation {
+    name: String,
+    millis: f64,
+}
+
+fn lanyard(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_lanyard"))
+        .args(arguments)
+        .env("LANYARD_LOG", "trace")
+        .env_remove("HTTPS_PROXY")
+        .output()
+        .unwrap()
+}
+
+fn report(output: &Output) -> Report {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error}\n{}", String::from_utf8_lossy(&output.stderr));
+    })
+}
+
+/// The logs were written at the lowest level; nothing secret may be in them or in the report.
+fn assert_no_secrets(output: &Output) {
+    for text in [&output.stdout, &output.stderr] {
+        let text = String::from_utf8_lossy(text);
+        // A private key, a JWT, the base64 of a PEM block and of a PKCS#12 file's beginning.
+        for marker in ["PRIVATE KEY", "eyJ0eXAi", "eyJhbGci", "LS0tLS1CRUdJTi", "\"MII"] {
+            assert!(!text.contains(marker), "{marker} in the output");
+        }
+    }
+}
+
+fn example() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/hostedcluster.yaml")
+}
+
+#[test]
+fn every_hop_of_every_component_is_good() {
+    let output = lanyard(&["up", "--once", "--output", "json"]);
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{report:#?}");
+    assert!(report.ok);
+    assert!(report.rotation.is_empty());
+    let names: Vec<_> = report.components.iter().map(|component| &component.name).collect();
+    assert_eq!(names, COMPONENTS);
+    for component in &report.components {
+        let hops: Vec<_> = component.hops.iter().map(|hop| &hop.name).collect();
+        assert_eq!(hops, HOPS, "{}", component.name);
+        for hop in &component.hops {
+            assert!(hop.ok && hop.hint.is_none(), "{}: {hop:?}", component.name);
+            assert!(!hop.detail.is_empty() && hop.millis >= 0.0, "{}: {hop:?}", component.name);
+        }
+    }
+    assert_no_secrets(&output);
+}
+
+#[test]
+fn one_vault_reader_token_serves_all_nine() {
+    let report = report(&lanyard(&["up", "--once", "--output", "json"]));
+    let tokens: std::collections::BTreeSet<_> = report
+        .components
+        .iter()
+        .flat_map(|component| &component.hops)
+        .filter(|hop| hop.name == "imds-token")
+        .map(|hop| hop.detail.clone())
+        .collect();
+    assert_eq!(tokens.len(), 1, "{tokens:?}");
+}
+
+#[test]
+fn a_fault_is_blamed_on_its_hop_and_harms_nobody_else() {
+    let blame = BTreeMap::from([
+        ("encoding", "decode"),
+        ("missing-secret", "vault-read"),
+        ("vault-role", "vault-read"),
+        ("expired", "entra-token"),
+        ("key-mismatch", "credential"),
+        ("unknown-application", "entra-token"),
+        ("audience", "entra-token"),
+        ("arm-role", "granted"),
+    ]);
+    for (fault, blamed) in blame {
+        // Without a component it is cloudProvider; all other cases walk through the components.
+        for target in [None, Some("disk"), Some("kms")] {
+            let broken = target.map_or_else(|| fault.to_owned(), |name| format!("{fault}:{name}"));
+            let output = lanyard(&["up", "--once", "--output", "json", "--break", &broken]);
+            let report = report(&output);
+            assert_eq!(output.status.code(), Some(1), "{broken}: {report:#?}");
+            assert!(!report.ok);
+            for component in &report.components {
+                let is_target = component.name == target.unwrap_or("cloudProvider");
+                if is_target {
+                    assert_blamed(component, blamed, &broken);
+                } else {
+                    assert!(component.hops.iter().all(|hop| hop.ok), "{broken}: {component:#?}");
+                }
+            }
+            assert_no_secrets(&output);
+        }
+    }
+}
+
+fn assert_blamed(component: &Component, blamed: &str, broken: &str) {
+    let at = component.hops.iter().position(|hop| hop.name == blamed).unwrap();
+    let (before, rest) = component.hops.split_at(at);
+    let (hop, after) = rest.split_first().unwrap();
+    assert!(before.iter().all(|hop| hop.ok), "{broken}: {component:#?}");
+    assert!(!hop.ok, "{broken}: {component:#?}");
+    assert!(hop.hint.as_ref().is_some_and(|hint| !hint.is_empty()), "{broken}: {hop:?}");
+    for hop in after {
+        assert!(!hop.ok && hop.detail == "not reached", "{broken}: {hop:?}");
+    }
+}
+
+#[test]
+fn every_rotated_key_is_in_use_within_a_second() {
+    let output = lanyard(&["up", "--once", "--rotate", "--output", "json"]);
+    let report = report(&output);
+    assert_eq!(output.status.code(), Some(0), "{report:#?}");
+    let names: Vec<_> = report.rotation.iter().map(|rotated| &rotated.name).collect();
+    assert_eq!(names, COMPONENTS);
+    for rotated in &report.rotation {
+        assert!(rotated.millis > 0.0 && rotated.millis < 1_000.0, "{rotated:?}");
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("4 reader threads"), "{stderr}");
+    assert!(stderr.contains("0 torn, 0 missing"), "{stderr}");
+    assert_no_secrets(&output);
+}
+
+#[test]
+fn the_table_names_components_hops_and_the_next_step() {
+    let output = lanyard(&["up", "--once", "--break", "vault-role:disk", "--log", "error"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    for name in COMPONENTS.iter().chain(&HOPS) {
+        assert!(table.contains(name), "{name} is not in\n{table}");
+    }
+    assert!(table.contains("disk: vault-read failed"), "{table}");
+    assert!(table.contains("hint:"), "{table}");
+    assert!(table.contains("8 of 9 components good"), "{table}");
+}
+
+#[test]
+fn a_broken_hosted_cluster_gets_every_problem_with_its_path() {
+    let text = std::fs::read_to_string(example()).unwrap();
+    let broken = text
+        .replace("objectEncoding: base64", "objectEncoding: rot13")
+        .replace("credentialsSecretName: harbour-kms", "credentialsSecretName: harbour_kms");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("hostedcluster.yaml");
+    std::fs::write(&file, broken).unwrap();
+
+    let output = lanyard(&["up", "--once", "-f", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    for path in [
+        "controlPlane.controlPlaneOperator.objectEncoding",
+        "controlPlane.ingress.objectEncoding",
+        "controlPlane.file.objectEncoding",
+        "kms.azure.kms.credentialsSecretName",
+    ] {
+        assert!(stderr.contains(path), "{path} is not in\n{stderr}");
+    }
+}
+
+#[test]
+fn a_fault_that_does_not_exist_is_refused_with_the_ones_that_do() {
+    let output = lanyard(&["up", "--once", "--break", "gremlins"]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("missing-secret") && stderr.contains("arm-role"), "{stderr}");
+}
