@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::keys::SecretText;
 use crate::ledger::LedgerEntry;
 use crate::seed::{self, Issued as IssuedCredential, SeedError, WorldPlan};
-use crate::server::{Gate, is_local, serve};
+use crate::server::{Gate, serve};
 use crate::services::imds::Machine;
 use crate::store::{Store, StoreError};
 use crate::world::World;
@@ -138,7 +138,7 @@ impl Builder {
     /// If the address is refused or taken, or the world cannot be made or read.
     pub async fn start(self) -> Result<Emulator, StartError> {
         let address = self.listen;
-        if !self.allow_remote && !is_local(address) {
+        if !self.allow_remote && !address.ip().is_loopback() {
             return Err(StartError::Remote { address });
         }
         let listener = TcpListener::bind(address)

@@ -198,9 +198,11 @@ mod tests {
 
         #[test]
         fn no_text_makes_the_reader_panic(text in ".{0,200}", entry in ".{0,80}") {
-            let _ = Token::parse(&text).map(|token| token.audiences().len());
-            let _ = x5c_certificate(&entry);
-            let _ = x5c_certificate(&format!("-----BEGIN CERTIFICATE-----{entry}"));
+            let read = Token::parse(&text);
+            prop_assert!(read.is_none_or(|token| token.audiences().len() <= text.len()));
+            let unended = format!("-----BEGIN CERTIFICATE-----{entry}");
+            prop_assert_eq!(x5c_certificate(&unended), None);
+            prop_assert!(x5c_certificate(&entry).is_none_or(|der| der.len() <= entry.len()));
         }
     }
 

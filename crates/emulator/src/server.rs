@@ -1,7 +1,7 @@
 //! The listener: one port that is a proxy for Azure's names, the metadata service and the control
 //! API at once.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -235,7 +235,9 @@ async fn answered(
         return Ok(rendered(reply, head));
     };
     let engine = Arc::clone(&gate.engine);
-    let answer = if engine.is_stored() {
+    // Writing files and making keys would hold up the other connections of this thread.
+    let slow = engine.is_stored() || request.path.starts_with("/lanyard/");
+    let answer = if slow {
         tokio::task::spawn_blocking(move || engine.answer(&request, door))
             .await
             .map_err(Reset::Interrupted)?
@@ -294,9 +296,4 @@ fn host_header(request: &http::Request<Incoming>) -> String {
 
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// Whether the port is reachable from this machine only.
-pub(crate) fn is_local(address: SocketAddr) -> bool {
-    address.ip().is_loopback()
 }
