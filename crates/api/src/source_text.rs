@@ -4,7 +4,7 @@
 //! the text `0644` and not a number, an unquoted `true` is a name like any other. A typed YAML
 //! reader has lost that text by the time it answers.
 
-use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, ScanError};
+use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
 /// A node of a YAML document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,78 @@ pub(crate) fn parse_node(text: &str) -> Result<Node, SourceTextError> {
         Some(event) => reader.node(event),
         None => Ok(Node::Scalar { text: String::new(), plain: true }),
     }
+}
+
+/// The path of the node that begins at a line and column (both from 1), as `spec.list[0].name`.
+pub(crate) fn path_at(text: &str, line: u64, column: u64) -> Option<String> {
+    let mut frames: Vec<Frame> = Vec::new();
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.ok()?;
+        let is_node = matches!(
+            event,
+            Event::Scalar(..)
+                | Event::SequenceStart(..)
+                | Event::MappingStart(..)
+                | Event::Alias(_)
+        );
+        if let (Event::Scalar(key, ..), Some(Frame::Mapping(waiting @ None))) =
+            (&event, frames.last_mut())
+        {
+            *waiting = Some(key.to_string());
+            if is_place(&span.start, line, column) {
+                return Some(joined(&frames));
+            }
+            continue;
+        }
+        if is_node && is_place(&span.start, line, column) {
+            return Some(joined(&frames));
+        }
+        match event {
+            Event::SequenceStart(..) => frames.push(Frame::Sequence(0)),
+            Event::MappingStart(..) => frames.push(Frame::Mapping(None)),
+            Event::SequenceEnd | Event::MappingEnd => {
+                frames.pop();
+                passed(&mut frames);
+            }
+            Event::Scalar(..) | Event::Alias(_) => passed(&mut frames),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Where a reader is in a collection.
+enum Frame {
+    /// The key whose value is being read.
+    Mapping(Option<String>),
+    /// The index of the item that is being read.
+    Sequence(usize),
+}
+
+/// A value was read.
+fn passed(frames: &mut [Frame]) {
+    match frames.last_mut() {
+        Some(Frame::Mapping(key)) => *key = None,
+        Some(Frame::Sequence(index)) => *index += 1,
+        None => {}
+    }
+}
+
+fn is_place(place: &Marker, line: u64, column: u64) -> bool {
+    u64::try_from(place.line()) == Ok(line) && u64::try_from(place.col() + 1) == Ok(column)
+}
+
+fn joined(frames: &[Frame]) -> String {
+    let mut path = String::new();
+    for frame in frames {
+        match frame {
+            Frame::Mapping(Some(key)) if path.is_empty() => path.push_str(key),
+            Frame::Mapping(Some(key)) => path.extend([".", key]),
+            Frame::Mapping(None) => {}
+            Frame::Sequence(index) => path.extend(["[", &index.to_string(), "]"]),
+        }
+    }
+    path
 }
 
 /// Whether readers of YAML take an unquoted scalar for a text, and not for a null, a boolean, a
@@ -171,6 +243,24 @@ mod tests {
         for text in ["0644", "true", "null", "1e5", "0x1f", "~", "2026-11-21", "1_000", ".5"] {
             let node = parse_node(&format!("key: {text}")).unwrap();
             assert_eq!(node, Node::Mapping(vec![("key".to_owned(), plain(text))]), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_place_has_the_path_of_its_node() {
+        let text = "a:\n  b: [x, {c: y}]\n  d:\n    - e: z\nf: w\n";
+        let cases = [
+            (2, 3, Some("a")),
+            (2, 6, Some("a.b")),
+            (2, 10, Some("a.b[1]")),
+            (3, 3, Some("a.d")),
+            (2, 14, Some("a.b[1].c")),
+            (4, 10, Some("a.d[0].e")),
+            (5, 4, Some("f")),
+            (9, 9, None),
+        ];
+        for (line, column, path) in cases {
+            assert_eq!(path_at(text, line, column).as_deref(), path, "{line}:{column}");
         }
     }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_saphyr::granit_parser::{Event, Parser};
 
 use super::HostedCluster;
-use crate::source_text::{Node, parse_node, reads_as_text};
+use crate::source_text::{Node, parse_node, path_at, reads_as_text};
 
 /// A text holds no HostedCluster that could be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,13 +21,15 @@ pub enum ReadHostedClusterError {
         reason: String,
     },
     /// A field has another type than the API says.
-    #[error("line {line}, column {column}: {reason}")]
+    #[error("line {line}, column {column}: {}{reason}", if field.is_empty() { String::new() } else { format!("`{field}`: ") })]
     Field {
         /// The line, from 1; 0 when it is not known.
         line: u64,
         /// The column, from 1; 0 when it is not known.
         column: u64,
-        /// What was expected and what was found.
+        /// The path of the field; empty when it is not known.
+        field: String,
+        /// What belongs there, or what is wrong.
         reason: String,
     },
     /// No document is a HostedCluster.
@@ -135,7 +137,7 @@ fn document(text: &str) -> Result<String, ReadHostedClusterError> {
 }
 
 fn typed(document: &str) -> Result<HostedCluster, ReadHostedClusterError> {
-    serde_saphyr::from_str(document).map_err(|error| of_type(&error))
+    serde_saphyr::from_str(document).map_err(|error| of_type(&error, document))
 }
 
 /// Where the typed reading has a text and the source has a plain scalar that is none.
@@ -232,21 +234,33 @@ fn only_lines(text: &str, first: u64, end: u64) -> String {
     kept
 }
 
-fn of_type(error: &serde_saphyr::Error) -> ReadHostedClusterError {
+fn of_type(error: &serde_saphyr::Error, document: &str) -> ReadHostedClusterError {
     let place = error.location();
-    ReadHostedClusterError::Field {
-        line: place.map_or(0, |place| place.line()),
-        column: place.map_or(0, |place| place.column()),
-        reason: reason_of(error),
-    }
+    let (line, column) = place.map_or((0, 0), |place| (place.line(), place.column()));
+    let field = path_at(document, line, column).unwrap_or_default();
+    ReadHostedClusterError::Field { line, column, field, reason: reason_of(error) }
 }
 
-/// The message alone: its place is in fields of its own, and a picture of the source has no room
-/// in one line.
+/// The message alone: its place is in fields of its own, and advice to programmers and a picture
+/// of the source have no room in it.
 fn reason_of(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
-    let line = text.lines().next().unwrap_or_default();
-    line.split(" at line ").next().unwrap_or(line).trim_end_matches([',', ':']).to_owned()
+    match error.without_snippet() {
+        serde_saphyr::Error::Unexpected { expected, .. } => {
+            let kind = match *expected {
+                "mapping start" => "a mapping",
+                "sequence start" => "a list",
+                "string scalar" => "a text",
+                other => other,
+            };
+            format!("{kind} belongs here")
+        }
+        serde_saphyr::Error::DuplicateMappingKey { .. } => "the key is there twice".to_owned(),
+        other => {
+            let text = other.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.split(" at line ").next().unwrap_or(line).trim_end_matches([',', ':']).to_owned()
+        }
+    }
 }
 
 fn of_size(number: usize) -> u64 {

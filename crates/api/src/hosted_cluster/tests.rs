@@ -104,10 +104,22 @@ fn a_text_without_exactly_one_hosted_cluster_is_refused() {
 fn errors_name_the_place_and_what_was_found_there() {
     let error = read("kind: HostedCluster\nspec: [\n").unwrap_err();
     assert!(matches!(error, ReadHostedClusterError::NotYaml { .. }), "{error:?}");
-    let error = read(&format!("{HEAD}spec:\n  platform: text\n")).unwrap_err().to_string();
-    assert!(error.starts_with("line 4, column 13: "), "{error}");
-    assert!(!error.contains('\n'), "{error}");
-    insta::assert_snapshot!(error);
+    let cases = [
+        ("spec:\n  platform: text\n", "line 4, column 13: `spec.platform`: a mapping belongs here"),
+        ("spec:\n  infraID: [a]\n", "line 4, column 12: `spec.infraID`: a text belongs here"),
+        ("spec:\n  services: x\n", "line 4, column 13: `spec.services`: a list belongs here"),
+        (
+            "spec:\n  infraID: a\n  infraID: b\n",
+            "line 5, column 3: `spec.infraID`: the key is there twice",
+        ),
+        (
+            "spec:\n  services:\n    - {}\n    - service: [x]\n",
+            "line 6, column 16: `spec.services[1].service`: a text belongs here",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(read(&format!("{HEAD}{text}")).unwrap_err().to_string(), expected);
+    }
 }
 
 #[test]
