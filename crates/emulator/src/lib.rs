@@ -31,6 +31,8 @@ mod drill;
 mod emulator;
 mod engine;
 mod faults;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hosts;
 mod jose;
 mod keys;

@@ -4,13 +4,13 @@
 //! page cannot send to another origin.
 
 mod changes;
+mod listing;
 
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::call::Call;
-use crate::directory::{Principal, PrincipalKind};
 use crate::faults::FaultRule;
 use crate::operations::{Operation, Service, Support};
 use crate::request::Reply;
@@ -40,7 +40,7 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         method: Method::GET,
         path: "/lanyard/v1/world",
         support: Support::Full,
-        handler: |call| guarded(call, |call| Ok(world(call))),
+        handler: |call| guarded(call, |call| Ok(listing::world(call))),
     },
     Operation {
         id: "Operations_List",
@@ -156,68 +156,6 @@ fn ledger(call: &mut Call<'_>) -> Result<Reply, Reply> {
     };
     let entries: Vec<_> = call.ledger.since(since).collect();
     Ok(Reply::json(StatusCode::OK, &json!({ "value": entries })))
-}
-
-/// Ids and names, and nothing that opens anything.
-fn world(call: &Call<'_>) -> Reply {
-    let world = call.world();
-    let tenants: Vec<_> = world
-        .directory
-        .tenants
-        .iter()
-        .map(|tenant| json!({ "id": tenant.id, "domains": tenant.domains }))
-        .collect();
-    let components: Vec<_> = world
-        .roster
-        .holders
-        .iter()
-        .map(|holder| {
-            json!({
-                "component": holder.component.name(),
-                "clientId": holder.client_id,
-                "objectId": holder.object_id,
-                "tenant": holder.tenant,
-                "resourceId": holder.resource_id,
-                "vaultHost": holder.vault_host,
-                "secretName": holder.secret_name,
-                "encoding": holder.encoding,
-                "notBefore": holder.not_before,
-                "faults": holder.faults,
-            })
-        })
-        .collect();
-    let principals: Vec<_> = world.directory.principals.iter().map(described).collect();
-    Reply::json(
-        StatusCode::OK,
-        &json!({
-            "tenants": tenants,
-            "components": components,
-            "principals": principals,
-            "issuers": world.directory.issuers.keys().collect::<Vec<_>>(),
-            "imds": { "assigned": world.imds.assigned, "location": world.imds.machine.location },
-            "tokens": world.tokens,
-        }),
-    )
-}
-
-fn described(principal: &Principal) -> Value {
-    let kind = match &principal.kind {
-        PrincipalKind::Application { .. } => "application",
-        PrincipalKind::ManagedIdentity { .. } => "managed-identity",
-    };
-    json!({
-        "clientId": principal.client_id,
-        "objectId": principal.object_id,
-        "tenant": principal.tenant,
-        "displayName": principal.display_name,
-        "enabled": principal.enabled,
-        "kind": kind,
-        "resourceId": principal.resource_id(),
-        "secrets": principal.secrets.len(),
-        "certificates": principal.certificates.len(),
-        "subjectNameIssuer": principal.subject_name_issuer,
-        "federatedCredentials": principal.federated_credentials,
-    })
 }
 
 /// What the emulator can do, service by service.

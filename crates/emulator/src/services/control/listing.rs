@@ -1,0 +1,88 @@
+//! What the control API tells of the world: ids and names, and nothing that opens anything.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::authorization::AccessScope;
+use crate::call::Call;
+use crate::directory::{Principal, PrincipalKind, Tenant};
+use crate::request::Reply;
+use crate::seed::Holder;
+use crate::services::keyvault::{Shelf, Vault};
+
+/// `GET world`.
+pub(super) fn world(call: &Call<'_>) -> Reply {
+    let world = call.world();
+    let everywhere = AccessScope::root();
+    let resources: Vec<_> =
+        world.resources.within(&everywhere).map(|resource| resource.id.as_str()).collect();
+    Reply::json(
+        StatusCode::OK,
+        &json!({
+            "tenants": world.directory.tenants.iter().map(tenant).collect::<Vec<_>>(),
+            "components": world.roster.holders.iter().map(component).collect::<Vec<_>>(),
+            "principals": world.directory.principals.iter().map(principal).collect::<Vec<_>>(),
+            "issuers": world.directory.issuers.keys().collect::<Vec<_>>(),
+            "vaults": world.vaults.iter().map(vault).collect::<Vec<_>>(),
+            "resources": resources,
+            "imds": {
+                "assigned": world.imds.assigned,
+                "location": world.imds.machine.location,
+            },
+            "tokens": world.tokens,
+        }),
+    )
+}
+
+fn tenant(tenant: &Tenant) -> Value {
+    json!({ "id": tenant.id, "domains": tenant.domains })
+}
+
+fn component(holder: &Holder) -> Value {
+    json!({
+        "component": holder.component.name(),
+        "clientId": holder.client_id,
+        "objectId": holder.object_id,
+        "tenant": holder.tenant,
+        "resourceId": holder.resource_id,
+        "vaultHost": holder.vault_host,
+        "secretName": holder.secret_name,
+        "encoding": holder.encoding,
+        "notBefore": holder.not_before,
+        "faults": holder.faults,
+    })
+}
+
+fn principal(principal: &Principal) -> Value {
+    let kind = match &principal.kind {
+        PrincipalKind::Application { .. } => "application",
+        PrincipalKind::ManagedIdentity { .. } => "managed-identity",
+    };
+    json!({
+        "clientId": principal.client_id,
+        "objectId": principal.object_id,
+        "tenant": principal.tenant,
+        "displayName": principal.display_name,
+        "enabled": principal.enabled,
+        "kind": kind,
+        "resourceId": principal.resource_id(),
+        "secrets": principal.secrets.len(),
+        "certificates": principal.certificates.len(),
+        "subjectNameIssuer": principal.subject_name_issuer,
+        "federatedCredentials": principal.federated_credentials,
+    })
+}
+
+fn vault(vault: &Vault) -> Value {
+    json!({
+        "host": vault.host,
+        "tenant": vault.settings.tenant,
+        "secrets": names(&vault.secrets),
+        "keys": names(&vault.keys),
+        "certificates": names(&vault.certificates),
+    })
+}
+
+fn names<T>(shelf: &Shelf<T>) -> Vec<&str> {
+    shelf.after(None, false).map(|object| object.name.as_str()).collect()
+}
