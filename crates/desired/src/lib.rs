@@ -25,6 +25,7 @@ pub mod render;
 
 pub use hosted_cluster::ValidatedHostedCluster;
 pub use hosted_cluster::desired::{Desired, desired};
+pub use hosted_cluster::isolation::lint_shared_credentials;
 pub use hosted_cluster::names::Names;
 pub use hosted_cluster::validate::{
     ParseHostedClusterError, Validated, parse_hosted_cluster, validate, validate_update,
