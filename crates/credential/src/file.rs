@@ -21,7 +21,7 @@ use lanyard_clock::SharedClock;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::generation::{CandidateOptions, Generation};
-use crate::loader::{EqualStamps, KeepReason, LoaderHealth, Report};
+use crate::loader::{EqualStamps, FollowerState, KeepReason, LoaderHealth, Report};
 use follow::Follower;
 
 pub use crate::loader::LoadError;
@@ -175,9 +175,12 @@ impl CredentialFile {
 
     /// The state of the loader now.
     pub fn health(&self) -> LoaderHealth {
-        let alive = self.shared.watcher_alive.load(Ordering::Relaxed);
+        let follower = FollowerState {
+            following: !self.requests.is_closed(),
+            watcher_alive: self.shared.watcher_alive.load(Ordering::Relaxed),
+        };
         let now = self.shared.clock.now();
-        self.shared.report.load().health(&self.shared.current.load(), alive, now)
+        self.shared.report.load().health(&self.shared.current.load(), follower, now)
     }
 }
 

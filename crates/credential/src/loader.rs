@@ -23,7 +23,7 @@ use jiff::Timestamp;
 pub use error::LoadError;
 pub use health::{HealthWarning, LoadCounts, LoadFailure, LoaderHealth};
 
-pub(crate) use health::{Report, validity_warnings};
+pub(crate) use health::{FollowerState, Report, validity_warnings};
 
 use crate::generation::{Candidate, ContentHash, Generation};
 use crate::secret::SecretBytes;

@@ -278,6 +278,24 @@ async fn dropping_the_last_handle_ends_the_task() {
     assert_eq!(clock.sleepers(), 0);
 }
 
+#[test]
+fn a_task_that_has_ended_is_seen_and_the_credential_stays() {
+    let volume = volume();
+    let path = volume.path().join(NAME);
+    let open = async || {
+        let file = open(&path, polling_only()).await;
+        assert!(file.health().following);
+        file
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let file = runtime.block_on(open());
+    drop(runtime);
+    assert!(!file.health().following);
+    assert_eq!(file.current().number(), 1);
+    let other = tokio::runtime::Runtime::new().unwrap();
+    assert_eq!(other.block_on(file.reload()), Reload::Failed);
+}
+
 #[tokio::test]
 async fn the_first_load_fails_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();

@@ -23,6 +23,8 @@ pub struct LoaderHealth {
     pub last_error: Option<LoadFailure>,
     /// How often each thing happened.
     pub counts: LoadCounts,
+    /// Whether the file is still followed at all; if not, nothing new will ever be noticed.
+    pub following: bool,
     /// Whether file events are being watched; if not, polling alone finds changes.
     pub watcher_alive: bool,
     /// Seconds until the document's `not_after`; negative once it has passed.
@@ -186,6 +188,13 @@ impl LoadFailure {
     }
 }
 
+/// How the task that follows the file is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FollowerState {
+    pub(crate) following: bool,
+    pub(crate) watcher_alive: bool,
+}
+
 /// What a loader remembers beside its generations.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Report {
@@ -200,7 +209,7 @@ impl Report {
     pub(crate) fn health(
         &self,
         current: &Generation,
-        watcher_alive: bool,
+        follower: FollowerState,
         now: Timestamp,
     ) -> LoaderHealth {
         let stamps = current.stamps();
@@ -215,7 +224,8 @@ impl Report {
             loaded_at: current.loaded_at(),
             last_error: self.last_error.clone(),
             counts: self.counts,
-            watcher_alive,
+            following: follower.following,
+            watcher_alive: follower.watcher_alive,
             seconds_to_not_after: stamps.not_after.map(until),
             seconds_to_renew_after: stamps.renew_after.map(until),
             seconds_to_cannot_renew_after: stamps.cannot_renew_after.map(until),

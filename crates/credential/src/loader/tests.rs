@@ -11,6 +11,7 @@ use crate::generation::CandidateOptions;
 const T1: &str = "2027-01-01T00:00:00Z";
 const T2: &str = "2027-02-01T00:00:00Z";
 const NOW: &str = "2027-02-02T00:00:00Z";
+const FOLLOWER: FollowerState = FollowerState { following: true, watcher_alive: true };
 
 /// Feeds one version of the file through the machine, as the shell does.
 fn offer_at(loader: &mut Loader, content: &[u8], now: Timestamp) -> Action {
@@ -60,7 +61,7 @@ fn published(action: Action) -> Arc<Generation> {
 }
 
 fn health(loader: &Loader) -> LoaderHealth {
-    loader.report().health(loader.current().unwrap(), true, time(NOW))
+    loader.report().health(loader.current().unwrap(), FOLLOWER, time(NOW))
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn a_rotation_that_changes_the_identity_is_reported() {
 fn times_are_counted_down_and_warned_about() {
     let generation = fixture::generation(1, &document(T1), time(T1));
     let report = Report::default();
-    let at = |now: &str| report.health(&generation, true, time(now));
+    let at = |now: &str| report.health(&generation, FOLLOWER, time(now));
     let state = at("2027-01-02T00:00:00Z");
     assert_eq!(state.seconds_to_not_after, Some(89 * 86_400));
     assert_eq!(state.seconds_to_renew_after, Some(44 * 86_400));
@@ -246,7 +247,7 @@ fn stamps_outside_the_certificates_dates_are_warned_about() {
     placeholder["not_after"] = json!("2400-01-01T00:00:00Z");
     let generation = fixture::generation(1, &placeholder, time(T1));
     let validity = generation.certificate_validity();
-    let warnings = Report::default().health(&generation, true, time(T1)).warnings;
+    let warnings = Report::default().health(&generation, FOLLOWER, time(T1)).warnings;
     let stamp = time("2020-01-01T00:00:00Z");
     assert!(warnings.contains(&HealthWarning::CertificateStartsLater {
         stamp,
