@@ -51,7 +51,7 @@ fn plan() -> WorldPlan {
         vault_reader_client_id: "33333333-3333-4333-8333-333333333333".parse().unwrap(),
         identities: Component::ALL.into_iter().map(identity).collect(),
         drills: Vec::new(),
-        guests: true,
+        guests: false,
     }
 }
 
@@ -224,7 +224,10 @@ async fn a_drill_breaks_its_component_where_it_says() {
 
 #[tokio::test]
 async fn guests_sign_in_by_secret_and_by_a_minted_subject_token() {
-    let emulator = Emulator::builder().seed(plan()).start().await.unwrap();
+    let mut plan = plan();
+    plan.guests = true;
+    plan.vault.tenant = plan.tenant.clone();
+    let emulator = Emulator::builder().seed(plan).start().await.unwrap();
     let stranger = Stranger::of(&emulator);
     let (_, guests) = stranger.control(reqwest::Method::GET, "guests", "").await;
     let (status, minted) = stranger.control(reqwest::Method::POST, "federated-token", "").await;
