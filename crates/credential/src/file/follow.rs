@@ -11,7 +11,7 @@ use tokio::task::spawn_blocking;
 
 use super::schedule::{Due, Intervals, Schedule};
 use super::{FileOptions, Reload, Shared, read};
-use crate::generation::{Candidate, Generation};
+use crate::generation::Candidate;
 use crate::loader::{Action, Content, Event, KeepReason, LoadError, Loader};
 use crate::probe::Probe;
 use crate::watch::FolderWatch;
@@ -157,13 +157,17 @@ impl Follower {
 
     fn take(&mut self, action: Action) -> Reload {
         self.tell_observer(&action);
+        // Before the new generation shows, so that whoever sees it also finds its fallback.
+        self.shared.previous.store(self.loader.previous().cloned());
+        self.shared.report.store(Arc::new(self.loader.report().clone()));
         let path = self.shared.path.display();
-        let outcome = match action {
+        match action {
             Action::Publish(generation) => {
                 let number = generation.number();
                 let not_before = generation.not_before();
                 tracing::info!(%path, number, %not_before, "credential taken into use");
-                self.publish(generation);
+                self.shared.current.store(generation);
+                self.shared.number.send_replace(number);
                 Reload::Changed(number)
             }
             Action::Keep(KeepReason::Older { offered, held }) => {
@@ -185,10 +189,7 @@ impl Follower {
                 Reload::Unchanged
             }
             Action::Read | Action::Parse(_) => Reload::Failed,
-        };
-        self.shared.previous.store(self.loader.previous().cloned());
-        self.shared.report.store(Arc::new(self.loader.report().clone()));
-        outcome
+        }
     }
 
     fn tell_observer(&self, action: &Action) {
@@ -198,14 +199,6 @@ impl Follower {
             Action::Keep(reason) => observer.kept(reason),
             _ => {}
         }
-    }
-
-    fn publish(&self, generation: Arc<Generation>) {
-        let number = generation.number();
-        self.shared.previous.store(self.loader.previous().cloned());
-        self.shared.report.store(Arc::new(self.loader.report().clone()));
-        self.shared.current.store(generation);
-        self.shared.number.send_replace(number);
     }
 }
 
