@@ -90,6 +90,8 @@ impl LastTokenError {
 pub struct TokenCounts {
     /// Tokens that a service issued.
     pub issued: u64,
+    /// Those among them that took the place of an older one.
+    pub renewed: u64,
     /// Requests for a token that failed after every retry and fallback.
     pub failed: u64,
 }

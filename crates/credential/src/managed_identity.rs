@@ -89,7 +89,7 @@ pub struct ManagedIdentityCredential {
 
 impl ManagedIdentityCredential {
     /// A credential with an HTTP client of its own, without a proxy; the transport of `options`
-    /// is not used, nor are its retry settings where they are the defaults for Entra.
+    /// is not used.
     ///
     /// # Errors
     ///
@@ -112,9 +112,7 @@ impl ManagedIdentityCredential {
         mut options: TokenTransportOptions,
         transport: Transport,
     ) -> Result<Arc<Self>, ManagedIdentitySettingsError> {
-        if options.retry == RetrySettings::default() {
-            options.retry = RetrySettings::for_managed_identity();
-        }
+        options.retry.get_or_insert_with(RetrySettings::for_managed_identity);
         let transport = TokenTransport::over(options, transport);
         let identity = settings.identity.clone();
         let source = HostIdentity {

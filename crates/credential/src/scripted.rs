@@ -19,7 +19,6 @@ use tokio::sync::Semaphore;
 
 use crate::metrics::NoMetrics;
 use crate::randomness::fixed::FixedRandomness;
-use crate::transport::retry::RetrySettings;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
 
 /// What the scripted service does with a request.
@@ -180,7 +179,7 @@ impl Bench {
             },
             clock: Arc::new(self.clock.clone()),
             randomness: FixedRandomness::shared(0.5),
-            retry: RetrySettings::default(),
+            retry: None,
             metrics: Arc::new(NoMetrics),
         }
     }

@@ -34,7 +34,7 @@ pub(crate) fn parse_token_response(
     let text = text.ok_or(AnswerProblem::NoToken)?.0;
     let seconds = match (wire.expires_in.0, wire.expires_on.0) {
         (Some(seconds), _) => seconds,
-        (None, Some(moment)) => moment - now.as_second(),
+        (None, Some(moment)) => moment.saturating_sub(now.as_second()),
         (None, None) => return Err(AnswerProblem::NoLifetime),
     };
     let expires_in = positive(seconds).ok_or(AnswerProblem::Expired)?;
@@ -162,6 +162,7 @@ mod tests {
             (r#"{"access_token":"t","expires_in":"soon"}"#, AnswerProblem::NoLifetime),
             (r#"{"access_token":"t","expires_in":0}"#, AnswerProblem::Expired),
             (r#"{"access_token":"t","expires_on":"999"}"#, AnswerProblem::Expired),
+            (r#"{"access_token":"t","expires_on":"-9223372036854775808"}"#, AnswerProblem::Expired),
             ("<html>", AnswerProblem::Malformed { line: 1, column: 1 }),
             (r#"{"access_token":7}"#, AnswerProblem::Malformed { line: 1, column: 17 }),
         ] {

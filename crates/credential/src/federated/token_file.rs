@@ -82,7 +82,9 @@ impl FederatedToken {
         };
         let (issuer, subject) = (claims.iss.shown(), claims.sub.shown());
         let text = format!("the token says iss={issuer} sub={subject} aud={}", claims.aud.shown());
-        if let Some(expired) = claims.exp.map(|exp| now.as_second() - exp).filter(|age| *age >= 0) {
+        if let Some(expired) =
+            claims.exp.map(|exp| now.as_second().saturating_sub(exp)).filter(|age| *age >= 0)
+        {
             return format!("{text}; it expired {expired} s ago");
         }
         text

@@ -291,8 +291,10 @@ impl<S: TokenSource> Shared<S> {
         let generation = issued.generation;
         let fraction = self.randomness.fraction();
         let token = Arc::new(CachedToken::new(issued, now, monotonic, fraction));
-        {
+        let (scope, variant) = (&*flight.key.scope, &flight.key.variant);
+        let renewed = {
             let mut slots = self.slots.lock();
+            let renewed = self.table.load().find(scope, variant).is_some();
             self.table.rcu(|table| {
                 if table.epoch == flight.epoch {
                     Arc::new(table.with_token(&flight.key, Arc::clone(&token), monotonic))
@@ -301,13 +303,14 @@ impl<S: TokenSource> Shared<S> {
                 }
             });
             slots.vacate(flight);
-        }
+            renewed
+        };
         let mut status = self.status.lock();
         status.counts.issued += 1;
+        status.counts.renewed += u64::from(renewed);
         status.last_error = None;
         status.last_generation = Some(generation);
         drop(status);
-        let scope = &*flight.key.scope;
         tracing::debug!(scope, generation, expires_on = %token.expires_on, "token issued");
         token
     }

@@ -136,15 +136,6 @@ pub enum TokenError {
     /// There is no tokio runtime to ask from.
     #[error("a token has to be requested from within a tokio runtime")]
     NoRuntime,
-    /// The request could not be built.
-    #[error("cannot build the request to {endpoint}")]
-    Request {
-        /// The URL without its query.
-        endpoint: String,
-        /// What failed.
-        #[source]
-        source: Arc<azure_core::Error>,
-    },
 }
 
 /// What is wrong with an answer that should hold a token. Nothing of the answer is repeated: it
@@ -241,7 +232,10 @@ impl TokenError {
                 "the file must hold one service account token (a JWT) and nothing else"
             }
             Self::NoRuntime => "call from async code that tokio runs",
-            Self::OutOfPatience { .. } | Self::Abandoned | Self::Request { .. } => return None,
+            Self::OutOfPatience { .. } => {
+                "wait longer; the request goes on, and the credential's health says how it ends"
+            }
+            Self::Abandoned => "ask again from a runtime that stays",
         };
         Some(text.to_owned())
     }
@@ -255,8 +249,7 @@ impl TokenError {
             | Self::InvalidScope { .. }
             | Self::InvalidClaims
             | Self::Unsupported { .. }
-            | Self::NoRuntime
-            | Self::Request { .. } => RetryClass::Invalid,
+            | Self::NoRuntime => RetryClass::Invalid,
             Self::Assertion { .. } | Self::TokenFile { .. } | Self::TokenFileContent { .. } => {
                 RetryClass::Denied
             }

@@ -46,7 +46,7 @@ impl Schedule {
 /// and one half leaves it where it is.
 pub(crate) fn jitter(duration: Duration, spread: f64, fraction: f64) -> Duration {
     let factor = 1.0 + spread * (2.0 * fraction.clamp(0.0, 1.0) - 1.0);
-    duration.mul_f64(factor.max(0.0))
+    Duration::try_from_secs_f64(duration.as_secs_f64() * factor.max(0.0)).unwrap_or(Duration::MAX)
 }
 
 fn unassisted_delay(expires_in: Duration) -> Duration {

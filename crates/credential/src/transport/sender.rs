@@ -35,8 +35,8 @@ pub struct TokenTransportOptions {
     pub clock: SharedClock,
     /// The randomness of jitter and request ids.
     pub randomness: SharedRandomness,
-    /// How often and how long requests are repeated.
-    pub retry: RetrySettings,
+    /// How often and how long requests are repeated; if absent, as suits the endpoint.
+    pub retry: Option<RetrySettings>,
     /// Who counts.
     pub metrics: Arc<dyn MetricsHook>,
 }
@@ -47,7 +47,7 @@ impl Default for TokenTransportOptions {
             client: ClientOptions::default(),
             clock: SystemClock::shared(),
             randomness: Arc::new(SystemRandomness),
-            retry: RetrySettings::default(),
+            retry: None,
             metrics: Arc::new(NoMetrics),
         }
     }
@@ -105,7 +105,7 @@ impl TokenTransport {
             Vec::new(),
             None,
         );
-        let cool_downs = CoolDowns::default();
+        let (retry, cool_downs) = (retry.unwrap_or_default(), CoolDowns::default());
         let shared = Shared { pipeline, clock, randomness, retry, metrics, cool_downs };
         Self { shared: Arc::new(shared) }
     }

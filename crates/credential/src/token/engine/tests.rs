@@ -192,6 +192,8 @@ async fn a_due_token_is_renewed_in_the_background_by_one_request() {
     bench.script.release(1);
     bench.settle().await;
     assert_eq!(get(&engine, VAULT).await.unwrap(), "new");
+    let counts = engine.health().counts;
+    assert_eq!((counts.issued, counts.renewed, counts.failed), (2, 1, 0));
 }
 
 #[tokio::test]

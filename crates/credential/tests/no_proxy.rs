@@ -1,0 +1,58 @@
+//! A managed identity token must not cross a proxy, whatever the environment says.
+//!
+//! Proxies are found in the environment of a process, so that this test runs itself in another.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpListener;
+use std::process::Command;
+
+use azure_core::credentials::TokenCredential as _;
+use lanyard_credential::{
+    ManagedIdentityCredential, ManagedIdentitySettings, TokenTransportOptions,
+};
+
+const IMDS: &str = "LANYARD_TEST_IMDS";
+
+#[test]
+fn the_proxies_of_the_environment_are_not_used_for_managed_identity() {
+    let imds = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "ask_imds", "--ignored"]).env(IMDS, url(&imds));
+    for variable in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        child.env(variable, url(&proxy));
+    }
+    for variable in ["NO_PROXY", "no_proxy"] {
+        child.env_remove(variable);
+    }
+    let asked = std::thread::spawn(move || answer(&imds, "200 OK"));
+    // Refuses, so that a request that goes astray ends the other process at once.
+    let astray = std::thread::spawn(move || answer(&proxy, "400 Bad Request"));
+    assert!(child.status().unwrap().success());
+    assert!(asked.join().unwrap().unwrap().starts_with("GET /metadata/identity/oauth2/token?"));
+    assert!(!astray.is_finished());
+}
+
+/// The other process. The client of the SDK would ask the proxy here.
+#[tokio::test]
+#[ignore = "runs in a process of its own, with proxies in its environment"]
+#[expect(clippy::disallowed_methods, reason = "the only way to hear from the parent process")]
+async fn ask_imds() {
+    let mut settings = ManagedIdentitySettings::default();
+    settings.imds_host = Some(std::env::var(IMDS).unwrap());
+    let options = TokenTransportOptions::default();
+    let credential = ManagedIdentityCredential::new(settings, options).unwrap();
+    let token = credential.get_token(&["https://vault.azure.net/.default"], None).await.unwrap();
+    assert_eq!(token.token.secret(), "t");
+}
+
+fn answer(listener: &TcpListener, status: &str) -> io::Result<String> {
+    let (mut stream, _) = listener.accept()?;
+    let mut request = vec![0; 4_096];
+    let length = stream.read(&mut request)?;
+    let body = r#"{"access_token":"t","expires_in":"3600"}"#;
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+    stream.write_all(format!("{head}{body}").as_bytes())?;
+    Ok(String::from_utf8_lossy(&request[..length]).into_owned())
+}
