@@ -20,7 +20,7 @@ pub enum ContentError {
     #[error(transparent)]
     Encoding(#[from] DecodeValueError),
     /// The content type of a certificate's secret is none that is known.
-    #[error("a certificate's secret has {}", content_type.as_ref().map_or_else(|| "no content type".to_owned(), |found| format!("the unknown content type `{found}`")))]
+    #[error("a certificate's secret has {}", described(content_type.as_deref()))]
     ContentType {
         /// `contentType`.
         content_type: Option<String>,
@@ -58,17 +58,28 @@ impl ContentError {
                 format!("the certificate has to have the content type `{PEM_FILE}` or `{PKCS12}`")
             }
             Self::Pfx(PfxError::Archive { .. }) => {
-                "the vault exports archives without a password; import the certificate anew, or ask for objectFormat pfx and convert it elsewhere".to_owned()
+                "the vault exports archives without a password; import the certificate anew, or \
+                 ask for objectFormat pfx and convert it elsewhere"
+                    .to_owned()
             }
             Self::Pfx(PfxError::Chain(_)) => {
                 "correct the certificate's chain, or switch the ordering of chains off".to_owned()
             }
-            Self::Pfx(_) => "see the certificate in the vault: its secret is not what it says".to_owned(),
+            Self::Pfx(_) => {
+                "see the certificate in the vault: its secret is not what it says".to_owned()
+            }
             Self::EncodingOfCertificate { .. } => "leave objectEncoding out".to_owned(),
             Self::Key(_) => "keys of RSA and on P-256, P-384 and P-521 can be mounted".to_owned(),
             Self::NoCertificate => "see whether the certificate's creation is finished".to_owned(),
         })
     }
+}
+
+fn described(content_type: Option<&str>) -> String {
+    content_type.map_or_else(
+        || "no content type".to_owned(),
+        |found| format!("the unknown content type `{found}`"),
+    )
 }
 
 /// How certificates' secrets are written.

@@ -102,7 +102,8 @@ pub struct DecodedFiles {
 pub enum DecodeWarning {
     /// Certificates were left in the vault's order.
     #[error(
-        "only {linked} of the {count} certificates of {object} form a chain; all stay in the order of the vault"
+        "only {linked} of the {count} certificates of {object} form a chain; all stay in the \
+         order of the vault"
     )]
     IncompleteChain {
         /// The object.

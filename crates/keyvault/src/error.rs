@@ -74,15 +74,18 @@ impl VaultError {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::NotFound(_) => {
-                "the identity may read the vault, so check objectName, objectType and objectVersion; a deleted object has to be recovered"
+                "the identity may read the vault, so check objectName, objectType and \
+                 objectVersion; a deleted object has to be recovered"
             }
             Self::Disabled(_) => "enable the version, or name another one in objectVersion",
             Self::Forbidden(reply) => return Some(forbidden_hint(reply)),
             Self::Unauthorized(_) => {
-                "compare the tenant of the identity with the tenant of the vault, and the cloud with the vault's suffix"
+                "compare the tenant of the identity with the tenant of the vault, and the cloud \
+                 with the vault's suffix"
             }
             Self::Throttled { .. } => {
-                "wait; every client of the vault shares its limit, so read less often or spread the objects over vaults"
+                "wait; every client of the vault shares its limit, so read less often or spread \
+                 the objects over vaults"
             }
             Self::Unavailable { .. } => "wait, and see the health of Key Vault in the region",
             Self::Unexpected(_) | Self::Malformed { .. } => {
@@ -92,10 +95,12 @@ impl VaultError {
                 "see the cause: the identity got no token, and the vault was not asked"
             }
             Self::Unreachable { .. } => {
-                "check keyvaultName, DNS, the proxy settings, the trusted roots, and the vault's firewall"
+                "check keyvaultName, DNS, the proxy settings, the trusted roots, and the \
+                 vault's firewall"
             }
             Self::Untrusted { .. } => {
-                "check that the vault's host ends in the suffix of its cloud and that no proxy answers in its place"
+                "check that the vault's host ends in the suffix of its cloud and that no proxy \
+                 answers in its place"
             }
         })
     }
@@ -187,13 +192,17 @@ impl fmt::Display for VaultReply {
 fn forbidden_hint(reply: &VaultReply) -> &'static str {
     match reply.inner_code.as_deref() {
         Some("ForbiddenByRbac") => {
-            "assign `Key Vault Secrets User` to the identity at the secret or the vault (`Key Vault Crypto User` for keys, `Key Vault Certificate User` for certificates); an assignment takes up to 10 minutes to work"
+            "assign `Key Vault Secrets User` to the identity at the secret or the vault (`Key \
+             Vault Crypto User` for keys, `Key Vault Certificate User` for certificates); an \
+             assignment takes up to 10 minutes to work"
         }
         Some("ForbiddenByPolicy") => {
-            "the vault uses access policies: give the identity `get` (and `list` for a version history) for this kind of object"
+            "the vault uses access policies: give the identity `get` (and `list` for a version \
+             history) for this kind of object"
         }
         Some("ForbiddenByFirewall" | "ForbiddenByConnection") => {
-            "the vault's network rules refuse this address: allow it, or go through the private endpoint"
+            "the vault's network rules refuse this address: allow it, or go through the private \
+             endpoint"
         }
         _ => "give the identity the right to read this object, and see the vault's network rules",
     }

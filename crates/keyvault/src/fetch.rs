@@ -10,7 +10,9 @@ use lanyard_vocabulary::{Hop, SecretName};
 
 use crate::error::{RetryClass, VaultError};
 use crate::history::{HistoryError, asked_version, select_history};
-use crate::source::{ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret};
+use crate::source::{
+    ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
+};
 
 /// How many reads are under way at once. A vault's limit is for all of its clients.
 const CONCURRENT_READS: usize = 8;
@@ -47,7 +49,7 @@ pub enum ReadError {
         object: ObjectReference,
         /// What came back.
         #[source]
-        source: VaultError,
+        source: Box<VaultError>,
     },
     /// The vault did not list the versions of an object.
     #[error("could not list the versions of {object}")]
@@ -56,7 +58,7 @@ pub enum ReadError {
         object: ObjectReference,
         /// What came back.
         #[source]
-        source: VaultError,
+        source: Box<VaultError>,
     },
     /// The listed versions are not what the history needs.
     #[error("could not choose the version history of {object}")]
@@ -199,27 +201,46 @@ async fn fetch_histories(
     entries: &[ObjectEntry],
     source: &dyn SecretSource,
 ) -> Result<Vec<Vec<ObjectVersion>>, ReadError> {
-    let mut histories = Vec::with_capacity(entries.len());
-    for entry in entries {
-        histories.push(fetch_history(entry, source).boxed());
+    let mut distinct: Vec<ObjectReference> = Vec::new();
+    for entry in entries.iter().filter(|entry| entry.history > 1) {
+        let object = reference(entry, None);
+        if !distinct.contains(&object) {
+            distinct.push(object);
+        }
     }
-    stream::iter(histories).buffered(CONCURRENT_READS).try_collect().await
+    let mut lists = Vec::with_capacity(distinct.len());
+    for object in &distinct {
+        lists.push(fetch_list(object, source).boxed());
+    }
+    let lists: Vec<_> = stream::iter(lists).buffered(CONCURRENT_READS).try_collect().await?;
+    let chosen = entries.iter().map(|entry| {
+        let unversioned = reference(entry, None);
+        let list = distinct.iter().position(|object| *object == unversioned);
+        match list.and_then(|list| lists.get(list)) {
+            Some(listed) if entry.history > 1 => choose_history(entry, listed),
+            _ => Ok(Vec::new()),
+        }
+    });
+    chosen.collect()
 }
 
-async fn fetch_history(
-    entry: &ObjectEntry,
+async fn fetch_list(
+    object: &ObjectReference,
     source: &dyn SecretSource,
+) -> Result<Vec<ListedVersion>, ReadError> {
+    source.fetch_versions(object.kind, &object.name).await.map_err(|error| {
+        let (object, source) = (object.clone(), Box::new(error));
+        ReadError::Versions { object, source }
+    })
+}
+
+fn choose_history(
+    entry: &ObjectEntry,
+    listed: &[ListedVersion],
 ) -> Result<Vec<ObjectVersion>, ReadError> {
-    if entry.history <= 1 {
-        return Ok(Vec::new());
-    }
-    let object = || reference(entry, entry.version.clone());
-    let listed = source
-        .fetch_versions(entry.kind, &entry.name)
-        .await
-        .map_err(|source| ReadError::Versions { object: object(), source })?;
-    select_history(listed, entry.version.as_ref(), entry.history)
-        .map_err(|source| ReadError::History { object: object(), source })
+    select_history(listed, entry.version.as_ref(), entry.history).map_err(|source| {
+        ReadError::History { object: reference(entry, entry.version.clone()), source }
+    })
 }
 
 fn wanted_objects<'a>(
@@ -256,5 +277,8 @@ async fn fetch_object(
             source.fetch_certificate(name, version).await.map(VaultObject::Certificate)
         }
     };
-    fetched.map(Arc::new).map_err(|source| ReadError::Object { object: object.clone(), source })
+    fetched.map(Arc::new).map_err(|error| {
+        let (object, source) = (object.clone(), Box::new(error));
+        ReadError::Object { object, source }
+    })
 }

@@ -4,6 +4,7 @@ use lanyard_api::ProviderParameters;
 use lanyard_vocabulary::Hop;
 
 use crate::decode::{DecodeError, FileOptions, MountedFile, decode_files};
+use crate::error::RetryClass;
 use crate::fetch::{ReadError, fetch_objects};
 use crate::source::SecretSource;
 
@@ -25,6 +26,15 @@ impl FetchError {
         match self {
             Self::Read(error) => error.hint().map(str::to_owned),
             Self::Decode(error) => error.hint(),
+        }
+    }
+
+    /// Whether and when the same call may succeed.
+    pub fn retry(&self) -> RetryClass {
+        match self {
+            Self::Read(error) => error.retry(),
+            // The vault would give the same value again.
+            Self::Decode(_) => RetryClass::Invalid,
         }
     }
 

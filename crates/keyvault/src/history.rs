@@ -37,11 +37,12 @@ pub(crate) fn asked_version(version: Option<&ObjectVersion>) -> Option<&ObjectVe
 /// Versions without a creation time count as created at the epoch, as upstream; one more than was
 /// asked for, which upstream gives, is not given.
 pub fn select_history(
-    mut versions: Vec<ListedVersion>,
+    versions: &[ListedVersion],
     start: Option<&ObjectVersion>,
     count: u32,
 ) -> Result<Vec<ObjectVersion>, HistoryError> {
-    versions.retain(|listed| listed.attributes.enabled != Some(false));
+    let mut versions: Vec<&ListedVersion> =
+        versions.iter().filter(|listed| listed.attributes.enabled != Some(false)).collect();
     versions.sort_by_key(|listed| {
         std::cmp::Reverse(listed.attributes.created.unwrap_or(jiff::Timestamp::UNIX_EPOCH))
     });
@@ -57,7 +58,7 @@ pub fn select_history(
         }
     };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
-    Ok(versions.into_iter().skip(first).take(count).map(|listed| listed.version).collect())
+    Ok(versions.into_iter().skip(first).take(count).map(|listed| listed.version.clone()).collect())
 }
 
 #[cfg(test)]
@@ -86,7 +87,7 @@ mod tests {
 
     fn names(start: Option<&str>, count: u32) -> Vec<String> {
         let start = start.map(|name| name.parse().unwrap());
-        let selected = select_history(four(), start.as_ref(), count).unwrap();
+        let selected = select_history(&four(), start.as_ref(), count).unwrap();
         selected.iter().map(ToString::to_string).collect()
     }
 
@@ -103,12 +104,12 @@ mod tests {
     #[test]
     fn a_start_that_is_not_there_is_an_error_and_not_an_empty_volume() {
         let start: ObjectVersion = "off".parse().unwrap();
-        let error = select_history(four(), Some(&start), 2).unwrap_err();
+        let error = select_history(&four(), Some(&start), 2).unwrap_err();
         assert_eq!(
             error.to_string(),
             "version `off` to begin with is not among the 4 enabled versions"
         );
-        assert_eq!(select_history(Vec::new(), None, 2), Err(HistoryError::NoVersion));
+        assert_eq!(select_history(&[], None, 2), Err(HistoryError::NoVersion));
     }
 
     proptest! {
@@ -119,7 +120,7 @@ mod tests {
                 .enumerate()
                 .map(|(index, age)| listed(&format!("v{index}"), Some(*age), None))
                 .collect();
-            let selected = select_history(versions, None, count).unwrap();
+            let selected = select_history(&versions, None, count).unwrap();
             prop_assert_eq!(selected.len(), ages.len().min(usize::try_from(count).unwrap()));
             let age = |version: &ObjectVersion| {
                 ages[version.as_str()[1..].parse::<usize>().unwrap()]

@@ -67,7 +67,7 @@ impl Curve {
 #[non_exhaustive]
 pub enum PublicKeyError {
     /// The type or curve is none of ours.
-    #[error("keys of type {key_type}{} have no public file", curve.as_ref().map(|c| format!(" on {c}")).unwrap_or_default())]
+    #[error("keys of type {key_type}{} have no public file", on_curve(curve.as_deref()))]
     Unsupported {
         /// `kty`.
         key_type: String,
@@ -80,6 +80,10 @@ pub enum PublicKeyError {
         /// The member of the JWK.
         member: &'static str,
     },
+}
+
+fn on_curve(curve: Option<&str>) -> String {
+    curve.map(|curve| format!(" on {curve}")).unwrap_or_default()
 }
 
 /// The key with its algorithm, DER.

@@ -184,6 +184,7 @@ async fn a_history_becomes_exactly_as_many_files_as_asked() {
         "objectName: one, objectType: secret, objectVersionHistory: 2",
         "objectName: two, objectType: secret, objectVersionHistory: 3, objectVersion: v2",
         "objectName: three, objectType: secret, objectVersionHistory: 1",
+        "objectName: one, objectType: secret, objectVersionHistory: 3, objectAlias: again",
     ];
     let files = files(&objects, &vault).await.unwrap();
     let expected = [
@@ -192,9 +193,13 @@ async fn a_history_becomes_exactly_as_many_files_as_asked() {
         "two/0=two@v2 secret/two/0 644",
         "two/1=two@v1 secret/two/1 644",
         "three=three@current secret/three 644",
+        "again/0=one@v4 secret/one/0 644",
+        "again/1=one@v3 secret/one/1 644",
+        "again/2=one@v2 secret/one/2 644",
     ];
     assert_eq!(told(&files), expected);
     assert_eq!(vault.lists.load(Ordering::SeqCst), 2);
+    assert_eq!(vault.reads.lock().unwrap().len(), 6);
 }
 
 #[tokio::test]
@@ -271,4 +276,15 @@ async fn certificate_and_key_files_stand_before_the_combined_one_and_share_its_i
     let expected =
         ["tls.crt= secret/one 400", "tls.key= secret/one 400", "tls=one@current secret/one 400"];
     assert_eq!(told(&files), expected);
+}
+
+#[tokio::test]
+async fn fetching_may_move_between_threads() {
+    fn is_send<T: Send>(future: T) -> T {
+        future
+    }
+    let parameters = parameters(&["objectName: one, objectType: secret"]);
+    let vault = MemoryVault::default();
+    let files = is_send(fetch_files(&parameters, &vault, FileOptions::default())).await.unwrap();
+    assert_eq!(files.len(), 1);
 }

@@ -38,10 +38,12 @@ impl DiskError {
                 "the file system of the volume is full: free space, or let the node give it more",
             ),
             io::ErrorKind::ReadOnlyFilesystem => Some(
-                "the volume's own directory must be writable; only the pods' mounts of it are read-only",
+                "the volume's own directory must be writable; only the pods' mounts of it are \
+                 read-only",
             ),
             io::ErrorKind::PermissionDenied if self.operation == Operation::ChangeOwner => Some(
-                "giving a file to a group that is not one's own needs CAP_CHOWN: run as root, or leave out the group",
+                "giving a file to a group that is not one's own needs CAP_CHOWN: run as root, \
+                 or leave out the group",
             ),
             io::ErrorKind::PermissionDenied => {
                 Some("run as the owner of the volume's directory, or as root")
@@ -144,6 +146,13 @@ impl Directory {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The device that the directory is on, as the mount table writes it.
+    pub(crate) fn device(&self) -> Result<String, DiskError> {
+        let stat =
+            fs::fstat(&*self.file).map_err(|errno| failure(Operation::Read, &self.path, errno))?;
+        Ok(format!("{}:{}", fs::major(stat.st_dev), fs::minor(stat.st_dev)))
     }
 
     pub(crate) fn open_child(&self, name: &OsStr) -> Result<Self, DiskError> {
@@ -404,7 +413,11 @@ impl Directory {
     }
 }
 
-fn failure(operation: Operation, path: &Path, source: impl Into<io::Error>) -> DiskError {
+pub(crate) fn failure(
+    operation: Operation,
+    path: &Path,
+    source: impl Into<io::Error>,
+) -> DiskError {
     DiskError { operation, path: path.to_owned(), source: source.into() }
 }
 

@@ -34,7 +34,8 @@ impl PublishError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Payload { .. } => Some(
-                "give every object of the SecretProviderClass a path of its own (`objectAlias`), none below another's",
+                "give every object of the SecretProviderClass a path of its own \
+                 (`objectAlias`), none below another's",
             ),
             Self::Disk(error) => error.hint(),
             Self::Mount(error) => error.hint(),

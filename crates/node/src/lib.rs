@@ -26,6 +26,7 @@ mod fuse;
 mod generation;
 mod links;
 mod mount;
+mod mount_table;
 mod path;
 mod payload;
 mod volume;

@@ -62,9 +62,9 @@ impl Mount {
     pub fn reserve(&self, lengths: impl IntoIterator<Item = u64>) -> Result<(), MountError> {
         let failed = |errno| failure(MountOperation::Resize, &self.dir, errno);
         let usage = statvfs(&self.dir).map_err(failed)?;
-        // A tmpfs counts in pages, and each file has its own.
+        // A tmpfs counts in pages, and each file has its own; a long link takes one more.
         let page = usage.f_frsize.max(1);
-        let pages = |length: u64| length.div_ceil(page).saturating_mul(page);
+        let pages = |length: u64| length.div_ceil(page).saturating_add(1).saturating_mul(page);
         let bytes = lengths.into_iter().map(pages).fold(0, u64::saturating_add);
         let free = usage.f_bfree.saturating_mul(page);
         if free >= bytes {
@@ -139,7 +139,8 @@ impl MountError {
             Self::Foreign { .. } => Some("unmount it, or choose another directory"),
             Self::Call { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some(
-                    "mounting needs CAP_SYS_ADMIN: run privileged, or publish into a plain directory",
+                    "mounting needs CAP_SYS_ADMIN: run privileged, or publish into a plain \
+                     directory",
                 ),
                 io::ErrorKind::NotFound => Some("create the directory first"),
                 _ => None,

@@ -11,9 +11,10 @@ use crate::compare::{Comparison, compare};
 use crate::directory::{Attributes, Directory, DiskError, Occupant, remove_if_empty};
 use crate::error::PublishError;
 use crate::fuse::Fuse;
-use crate::generation::{Generation, Generations};
+use crate::generation::{Generation, Generations, SCRUB_GRACE};
 use crate::links::{DATA, LinkChanges, NEXT_DATA, NEXT_LINK, target_of};
 use crate::mount::Mount;
+use crate::mount_table::{load_mount_table, shown_generations};
 use crate::payload::{FileEntry, Payload};
 
 /// A directory whose files change all at once.
@@ -170,14 +171,22 @@ impl Volume {
         each_file(&self.directory, generation, &mut |folder, name| folder.poke_file(name))
     }
 
-    /// Truncates the files of the generations that retired [`crate::SCRUB_GRACE`] ago or earlier.
+    /// Truncates the files of the generations that retired [`SCRUB_GRACE`] ago or earlier.
+    ///
+    /// A generation of which a mount shows a part is left alone: a container with a `subPath`
+    /// sees that file, and never a later one.
     pub fn scrub(&mut self) -> Result<Scrubbed, PublishError> {
         let now = self.clock.now();
         let survey = Survey::of(&self.directory)?;
+        let shown = shown_generations(&load_mount_table()?, &self.directory.device()?);
         let mut scrubbed = Scrubbed::default();
         for (generation, due) in survey.generations.scrub_times() {
-            if due > now {
-                scrubbed.next = Some(scrubbed.next.map_or(due, |next| next.min(due)));
+            let is_shown = shown.contains(generation);
+            scrubbed.shown += usize::from(is_shown);
+            if is_shown || due > now {
+                let later = now.saturating_add(SCRUB_GRACE).unwrap_or(Timestamp::MAX);
+                let again = if due > now { due } else { later };
+                scrubbed.next = Some(scrubbed.next.map_or(again, |next| next.min(again)));
                 continue;
             }
             each_file(&self.directory, generation, &mut |folder, name| {
@@ -248,7 +257,9 @@ pub struct Scrubbed {
     pub files: usize,
     /// How many bytes they held.
     pub bytes: u64,
-    /// When the next retired generation is due, if one waits.
+    /// How many retired generations a mount still shows a part of.
+    pub shown: usize,
+    /// When to scrub again, if a retired generation still has content.
     pub next: Option<Timestamp>,
 }
 

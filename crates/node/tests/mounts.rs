@@ -4,9 +4,12 @@
 #![cfg(test)]
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use lanyard_clock::SystemClock;
+use lanyard_clock::{ManualClock, SystemClock};
 use lanyard_node::{FileEntry, Mount, MountError, Volume};
+use rustix::mount::UnmountFlags;
 
 /// The options that the kernel tells about the mount on `dir`, or nothing without privilege.
 fn mounted(dir: &Path, size: u64) -> Option<Mount> {
@@ -83,6 +86,52 @@ fn a_published_mount_outlives_its_process_grows_and_goes_at_unpublish() {
     Volume::open_mounted(mount, SystemClock::shared()).unwrap().unpublish().unwrap();
     assert!(!dir.path().exists());
     drop(reader);
+}
+
+#[test]
+fn a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mount) = mounted(dir.path(), 64 << 10) else { return };
+    // Without its mount, the volume cannot grow it.
+    let mut volume = Volume::open(dir.path(), SystemClock::shared()).unwrap();
+    let small = [FileEntry::new("a".parse().unwrap(), b"small", 0o600)];
+    volume.publish(&small).unwrap();
+    let names = || std::fs::read_dir(dir.path()).unwrap().count();
+    let before = names();
+    let content = vec![b'x'; 100 << 10];
+    let large = [FileEntry::new("a".parse().unwrap(), &content, 0o600)];
+    let error = volume.publish(&large).unwrap_err();
+    assert!(error.is_transient() && error.hint().unwrap().contains("full"), "{error:?}");
+    assert_eq!(std::fs::read(dir.path().join("a")).unwrap(), b"small");
+    assert_eq!(names(), before);
+
+    let mut volume = Volume::open_mounted(mount, SystemClock::shared()).unwrap();
+    volume.publish(&large).unwrap();
+    volume.unpublish().unwrap();
+}
+
+#[test]
+fn a_file_that_a_container_has_bound_keeps_its_content_until_it_is_released() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mount) = mounted(dir.path(), 1 << 20) else { return };
+    let elsewhere = tempfile::NamedTempFile::new().unwrap();
+    let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
+    let mut volume = Volume::open_mounted(mount, Arc::new(clock.clone())).unwrap();
+    let entry = |text: &'static [u8]| [FileEntry::new("a".parse().unwrap(), text, 0o600)];
+    volume.publish(&entry(b"first")).unwrap();
+    rustix::mount::mount_bind(dir.path().join("a"), elsewhere.path()).unwrap();
+    volume.publish(&entry(b"second")).unwrap();
+    clock.advance(Duration::from_mins(2));
+
+    let scrubbed = volume.scrub().unwrap();
+    assert_eq!((scrubbed.files, scrubbed.shown), (0, 1));
+    assert!(scrubbed.next.is_some());
+    assert_eq!(std::fs::read(elsewhere.path()).unwrap(), b"first");
+
+    rustix::mount::unmount(elsewhere.path(), UnmountFlags::empty()).unwrap();
+    let scrubbed = volume.scrub().unwrap();
+    assert_eq!((scrubbed.files, scrubbed.shown, scrubbed.next), (1, 0, None));
+    volume.unpublish().unwrap();
 }
 
 #[test]

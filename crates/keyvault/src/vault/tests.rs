@@ -223,11 +223,15 @@ async fn refusals_are_told_apart_with_code_and_next_step() {
     }
     let expected = [
         "the vault has no such object: 404 SecretNotFound (no) | Invalid | the identity",
-        "the object is disabled: 403 Forbidden SecretDisabled (Caller is not authorized) | Invalid | enable the",
-        "the vault forbids it: 403 Forbidden ForbiddenByRbac (Caller is not authorized) | Denied | assign `Key",
-        "the vault forbids it: 403 Forbidden ForbiddenByFirewall (Caller is not authorized) | Denied | the vault's",
+        "the object is disabled: 403 Forbidden SecretDisabled (Caller is not authorized) | \
+         Invalid | enable the",
+        "the vault forbids it: 403 Forbidden ForbiddenByRbac (Caller is not authorized) | \
+         Denied | assign `Key",
+        "the vault forbids it: 403 Forbidden ForbiddenByFirewall (Caller is not authorized) | \
+         Denied | the vault's",
         "the vault failed: 503 | Transient | wait ",
-        "the vault answered what a read does not have: 302 (<html>captive portal</html>) | Transient | check that",
+        "the vault answered what a read does not have: 302 (<html>captive portal</html>) | \
+         Transient | check that",
     ];
     assert_eq!(told, expected);
 }

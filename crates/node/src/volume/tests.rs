@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_clock::{Clock, ManualClock};
+use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
-use crate::SCRUB_GRACE;
 
 struct World {
     dir: TempDir,
@@ -351,7 +351,7 @@ fn retired_content_is_truncated_after_the_grace_and_the_current_content_never() 
     world.clock.advance(Duration::from_secs(1));
     // A new process finds the retired generation again.
     let scrubbed = world.open().scrub().unwrap();
-    assert_eq!(scrubbed, Scrubbed { files: 4, bytes: 8, next: None });
+    assert_eq!(scrubbed, Scrubbed { files: 4, bytes: 8, shown: 0, next: None });
     assert_eq!(fs::metadata(&retired).unwrap().len(), 0);
     assert_eq!(world.seen(), expected(SECOND));
     assert_eq!(world.open().scrub().unwrap(), Scrubbed::default());
@@ -408,4 +408,31 @@ fn a_link_planted_in_a_generation_is_not_followed() {
     volume.scrub().unwrap();
     volume.unpublish().unwrap();
     assert_eq!(fs::read_to_string(outside.path().join("key")).unwrap(), "precious");
+}
+
+/// A set of files in which nothing conflicts: each of these paths has its own top.
+fn any_files() -> impl Strategy<Value = BTreeMap<&'static str, String>> {
+    let path = prop::sample::select(vec!["a", "b/x", "b/y", "c/d/e", "f"]);
+    prop::collection::btree_map(path, "[a-z]{0,3}", 1..5)
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_published_and_wherever_it_crashes_a_reader_sees_one_whole_set(
+        steps in prop::collection::vec((any_files(), prop::option::of(0usize..40)), 1..6)
+    ) {
+        let world = World::new();
+        let mut before = BTreeMap::new();
+        for (files, crash) in steps {
+            let pairs: Vec<_> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+            let fuse = crash.map_or_else(Fuse::default, Fuse::of);
+            let done = world.open_with(fuse).publish(&entries(&pairs)).is_ok();
+            let seen = world.seen();
+            let after = expected(&pairs);
+            prop_assert!(seen == after || (!done && seen == before), "{:?}", seen);
+            before = seen;
+            world.clock.advance(Duration::from_secs(45));
+            world.open().scrub().unwrap();
+        }
+    }
 }
