@@ -22,6 +22,7 @@ use crate::seed::{self, Issued as IssuedCredential, SeedError, WorldPlan};
 use crate::server::{Gate, serve};
 use crate::services::imds::Machine;
 use crate::store::{Store, StoreError};
+use crate::token::TokenPolicy;
 use crate::world::World;
 
 /// How an emulator shall start. Nothing happens before [`Builder::start`].
@@ -32,6 +33,7 @@ pub struct Builder {
     allow_remote: bool,
     state_dir: Option<PathBuf>,
     plan: Option<WorldPlan>,
+    tokens: TokenPolicy,
     ids: Ids,
 }
 
@@ -124,6 +126,13 @@ impl Builder {
         self
     }
 
+    /// How long the tokens of a new world live.
+    #[must_use]
+    pub const fn tokens(mut self, policy: TokenPolicy) -> Self {
+        self.tokens = policy;
+        self
+    }
+
     /// Makes ids repeatable: two worlds of one namespace that do the same have the same ids. Keys
     /// are random all the same.
     #[must_use]
@@ -162,7 +171,7 @@ impl Builder {
             (LocalAuthority::from_stored(saved.authority)?, saved.world, saved.ids)
         } else {
             let mut ids = self.ids;
-            let mut world = World::default();
+            let mut world = World { tokens: self.tokens, ..World::default() };
             if let Some(plan) = &self.plan {
                 seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
                 world.imds.machine = Machine::of(plan, &mut ids);
@@ -223,6 +232,7 @@ impl Emulator {
             allow_remote: false,
             state_dir: None,
             plan: None,
+            tokens: TokenPolicy::default(),
             ids: Ids::Random,
         }
     }

@@ -57,3 +57,4 @@ pub use seed::{
     Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, SeedError, VaultPlan, WorldPlan,
 };
 pub use store::StoreError;
+pub use token::TokenPolicy;

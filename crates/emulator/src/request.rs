@@ -1,5 +1,7 @@
 //! Requests and replies as plain data: no service sees a type of the HTTP server.
 
+use std::fmt;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, StatusCode};
@@ -16,8 +18,9 @@ pub(crate) enum Scheme {
     Https,
 }
 
-/// One request, read completely.
-#[derive(Debug, Clone)]
+/// One request, read completely. Its debug form has no header, no query and no body: they hold
+/// tokens and secrets.
+#[derive(Clone)]
 pub(crate) struct Request {
     /// The method.
     pub(crate) method: Method,
@@ -67,8 +70,19 @@ impl Request {
     }
 }
 
-/// One reply, written completely.
-#[derive(Debug, Clone)]
+impl fmt::Debug for Request {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Request")
+            .field("method", &self.method)
+            .field("host", &self.host)
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One reply, written completely. Its debug form has no header and no body.
+#[derive(Clone)]
 pub(crate) struct Reply {
     /// The status.
     pub(crate) status: StatusCode,
@@ -78,6 +92,16 @@ pub(crate) struct Reply {
     pub(crate) body: Bytes,
     /// Why the request was refused, for the ledger. It never holds a secret.
     pub(crate) reason: Option<String>,
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Reply")
+            .field("status", &self.status)
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Reply {

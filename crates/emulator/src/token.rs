@@ -11,17 +11,19 @@ use uuid::Uuid;
 use crate::call::Ids;
 use crate::directory::{Principal, Tenant};
 use crate::jose::{self, Algorithm, Token};
-use crate::keys::KeyError;
+use crate::keys::{KeyError, SecretText};
 use crate::world::World;
 
-/// How long tokens live.
+/// How long access tokens live. The defaults are those of Azure: an hour for applications, a day
+/// for managed identities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct TokenPolicy {
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct TokenPolicy {
     /// Seconds that a token of an application lives.
-    pub(crate) application_seconds: u32,
-    /// Seconds that a token of a managed identity lives.
-    pub(crate) managed_identity_seconds: u32,
+    pub application_seconds: u32,
+    /// Seconds that a token of a managed identity lives; one that lives longer than two hours
+    /// says to refresh it at half of its life.
+    pub managed_identity_seconds: u32,
 }
 
 impl Default for TokenPolicy {
@@ -156,7 +158,7 @@ pub(crate) struct Grant<'a> {
 #[derive(Debug)]
 pub(crate) struct Issued {
     /// The token.
-    pub(crate) token: String,
+    pub(crate) token: SecretText,
     /// When it begins, in seconds of Unix time.
     pub(crate) not_before: i64,
     /// How long it lives, in seconds.
@@ -224,7 +226,7 @@ pub(crate) fn issue(
     let header =
         json!({ "typ": "JWT", "alg": "RS256", "x5t": tenant.key_id, "kid": tenant.key_id });
     Ok(Issued {
-        token: jose::sign(&header, &claims, &tenant.key)?,
+        token: SecretText::new(jose::sign(&header, &claims, &tenant.key)?),
         not_before,
         expires_in,
         refresh_in: (expires_in > LONG_LIFE_SECONDS).then_some(expires_in / 2),

@@ -290,3 +290,26 @@ async fn many_emulators_live_in_one_process_and_stop_when_dropped() {
         }
     }
 }
+
+#[tokio::test]
+async fn tokens_live_as_long_as_the_world_says() {
+    let emulator = started(testing::world()).await;
+    let client = proxied(&emulator);
+    let url = format!("{}/lanyard/v1/tokens", emulator.proxy_url());
+    let policy = json!({ "applicationSeconds": 10_000, "managedIdentitySeconds": 60 });
+    let set = direct().put(url).header("x-lanyard-control", "1").body(policy.to_string());
+    assert_eq!(set.send().await.unwrap().status(), StatusCode::OK);
+    let long = json_of(token(&client).await).await;
+    assert_eq!((&long["expires_in"], &long["refresh_in"]), (&json!(10_000), &json!(5_000)));
+}
+
+#[test]
+fn what_is_printed_for_debugging_holds_no_secret() {
+    let probe = testing::Probe::new(testing::world());
+    let reply = probe.token(&[("client_id", APP), ("client_secret", SECRET)]);
+    let printed = format!("{reply:?} {:?}", probe.engine);
+    assert_eq!(reply.status, StatusCode::OK);
+    for secret in [SECRET, "identity-header", "eyJ", "access_token", "PRIVATE KEY"] {
+        assert!(!printed.contains(secret), "{secret}");
+    }
+}

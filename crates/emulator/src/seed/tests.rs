@@ -77,7 +77,9 @@ pub(crate) fn token(probe: &Probe, client: ClientId, resource: &str) -> String {
     let principal = state.world.directory.by_client(client).unwrap();
     let tenant = state.world.directory.tenant(principal.tenant.as_str()).unwrap();
     let grant = Grant { principal, resource, proof: Proof::Key, cloud: Cloud::Public };
-    issue(state.world.tokens, tenant, grant, probe.clock.now(), &mut state.ids).unwrap().token
+    let issued =
+        issue(state.world.tokens, tenant, grant, probe.clock.now(), &mut state.ids).unwrap();
+    issued.token.expose().to_owned()
 }
 
 pub(crate) fn seeded(plan: &WorldPlan) -> (World, Ids) {

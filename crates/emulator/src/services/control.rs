@@ -78,6 +78,13 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         handler: |call| guarded(call, changes::mint),
     },
     Operation {
+        id: "TokenPolicy_Put",
+        method: Method::PUT,
+        path: "/lanyard/v1/tokens",
+        support: Support::Full,
+        handler: |call| guarded(call, changes::set_token_policy),
+    },
+    Operation {
         id: "Faults_List",
         method: Method::GET,
         path: "/lanyard/v1/faults",

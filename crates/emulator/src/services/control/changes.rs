@@ -10,6 +10,7 @@ use crate::call::Call;
 use crate::drill::{Drill, apply_drill};
 use crate::request::Reply;
 use crate::seed::{SeedError, issue_certificate, mint_federated_token};
+use crate::token::TokenPolicy;
 
 /// What `POST rotate` takes: a component by its name in the HostedCluster API, or a client id.
 #[derive(Debug, Deserialize)]
@@ -71,6 +72,13 @@ fn seed_refusal(error: &SeedError) -> Reply {
     let message =
         error.hint().map_or_else(|| format!("{error}."), |hint| format!("{error}: {hint}."));
     refused(StatusCode::CONFLICT, "WorldRefuses", &message)
+}
+
+/// `PUT tokens`: how long tokens live that are issued from now on.
+pub(super) fn set_token_policy(call: &mut Call<'_>) -> Result<Reply, Reply> {
+    let policy: TokenPolicy = body(call)?;
+    call.world_mut().tokens = policy;
+    Ok(Reply::json(StatusCode::OK, &policy))
 }
 
 /// `POST federated-token`: a subject token as a cluster would project it into a pod.
