@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use azure_core::http::{RawResponse, Request, Url};
+use azure_core::http::{RawResponse, Request, StatusCode, Url};
 use uuid::Uuid;
 
 use super::error::{Asked, EntraError, display_url};
@@ -83,6 +83,45 @@ impl Exchange for AssertionExchange<'_> {
         }
         // The time matters for dates in headers only, and the class does not look at them.
         let refusal = self.refusal(response, jiff::Timestamp::UNIX_EPOCH);
-        matches!(refusal.retry_class(), RetryClass::Transient | RetryClass::Throttled { .. })
+        // A detected loop (AADSTS50196) is throttled too, but repeating is what caused it.
+        refusal.retry_class() == RetryClass::Transient
+            || response.status() == StatusCode::TooManyRequests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Bench, Reply};
+
+    async fn requests_after(reply: fn() -> Reply) -> usize {
+        let bench = Bench::new(move |_, _| reply());
+        let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
+        let exchange = AssertionExchange {
+            endpoint: &endpoint,
+            client_id: "client",
+            scope: "s",
+            assertion: "a.b.c",
+            claims: None,
+            request_id: Uuid::nil(),
+        };
+        bench.drive(exchange.fetch(&bench.transport(), 1)).await.unwrap_err();
+        bench.script.requests()
+    }
+
+    #[tokio::test]
+    async fn only_what_may_pass_by_itself_is_repeated() {
+        let cases: [(&str, fn() -> Reply, usize); 7] = [
+            ("passing trouble", || Reply::refusal("invalid_request", 90_033), 5),
+            ("issuer not reached", || Reply::refusal("invalid_request", 90_061), 5),
+            ("its own word", || Reply::refusal("temporarily_unavailable", 1), 5),
+            ("throttled", || Reply::status(429, "Too Many Requests"), 5),
+            ("a loop", || Reply::refusal("invalid_grant", 50_196), 1),
+            ("refused", || Reply::refusal("invalid_client", 700_027), 1),
+            ("unreadable", || Reply::status(200, "<html>"), 1),
+        ];
+        for (case, reply, expected) in cases {
+            assert_eq!(requests_after(reply).await, expected, "{case}");
+        }
     }
 }

@@ -1,9 +1,12 @@
 use std::future::Future as _;
 use std::pin::pin;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Waker};
 
 use azure_core::error::ErrorKind;
-use lanyard_clock::Clock as _;
+use lanyard_clock::{Clock as _, ManualClock};
+use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
@@ -400,4 +403,69 @@ async fn the_health_shows_tokens_without_showing_them() {
     assert_eq!(health.last_generation, Some(1));
     let printed = format!("{health:?} {engine:?} {}", serde_json::to_string(&health).unwrap());
     assert!(!printed.contains("planted-marker"), "{printed}");
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Pass(u64),
+    Ask,
+    Mood(bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (1u64..400).prop_map(Step::Pass),
+        Just(Step::Ask),
+        any::<bool>().prop_map(Step::Mood),
+    ]
+}
+
+/// The life of every token in the property below.
+const LIFE: u64 = 900;
+
+proptest! {
+    #[test]
+    fn no_history_hands_out_an_expired_token_or_withholds_a_valid_one(
+        steps in proptest::collection::vec(step(), 1..40),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let clock = Arc::new(OnceLock::<ManualClock>::new());
+            let willing = Arc::new(AtomicBool::new(true));
+            let (service_clock, mood) = (Arc::clone(&clock), Arc::clone(&willing));
+            let bench = Bench::new(move |_, _| {
+                if !mood.load(Ordering::Relaxed) {
+                    return Reply::refusal("invalid_client", 700_027);
+                }
+                // The token says when it was issued.
+                let issued = service_clock.get().unwrap().monotonic().as_secs();
+                Reply::token(&issued.to_string(), LIFE)
+            });
+            clock.set(bench.clock.clone()).unwrap();
+            let engine = engine(&bench);
+            let mut newest = None;
+            let mut asks = 0;
+            for step in steps {
+                match step {
+                    Step::Pass(passed) => bench.pass(seconds(passed)).await,
+                    Step::Mood(mood) => willing.store(mood, Ordering::Relaxed),
+                    Step::Ask => {
+                        asks += 1;
+                        let now = bench.clock.monotonic().as_secs();
+                        let alive = newest.is_some_and(|issued| now < issued + LIFE);
+                        match get(&engine, VAULT).await {
+                            Ok(token) => {
+                                let issued: u64 = token.parse().unwrap();
+                                assert!(now < issued + LIFE, "expired");
+                                newest = newest.max(Some(issued));
+                            }
+                            Err(_) => assert!(!alive, "a valid token was withheld"),
+                        }
+                        bench.settle().await;
+                    }
+                }
+            }
+            assert!(bench.script.requests() <= asks);
+        });
+    }
 }
