@@ -137,7 +137,6 @@ REFUSALS = {
     "unknown-thumbprint": lambda it: certificate(
         it, certificate=None, certificate_data=unknown_certificate()
     ),
-    "foreign-tenant": lambda it: certificate(it, tenant=str(uuid.uuid4())),
     "unknown-application": lambda it: certificate(it, client=str(uuid.uuid4())),
     "wrong-secret": lambda it: secret(it, client_secret="not-the-secret"),
 }

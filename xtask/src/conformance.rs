@@ -91,6 +91,7 @@ fn driver(house: &House, suite: Suite) -> Result<Command, TaskError> {
     let mut command = Command::new(binaries.join("lanyard-conformance"));
     command.current_dir(house.root()).arg(suite.name());
     command.arg("--lanyard").arg(binaries.join("lanyard"));
+    command.arg("--hosted-cluster").arg(house.root().join("examples").join("hostedcluster.yaml"));
     for (flag, path) in programs(house, suite)? {
         command.arg(flag).arg(path);
     }

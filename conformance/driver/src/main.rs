@@ -1,2 +1,57 @@
-//! Conformance driver.
-fn main() {}
+//! The judges of lanyard: other people's clients, on a local Azure or on a real subscription.
+//!
+//! `cargo xtask conformance SUITE` builds what a suite needs and calls this program. Exit codes:
+//! 0 when every case passed, 1 when one failed, 2 when the call or the surroundings do not allow
+//! the suite to run.
+
+mod compare;
+mod exchange;
+mod ground;
+mod live;
+mod local_azure;
+mod ours;
+mod program;
+mod recorder;
+mod settings;
+mod suites;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::settings::{Arguments, Prepared, SetupError};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // `vars` leaves out nothing that we read: our names and their values are text.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    match settings::prepare(&arguments, environment) {
+        Ok(Prepared { trials, ground }) => {
+            let conclusion = libtest_mimic::run(&arguments.runner(), trials);
+            drop(ground);
+            if conclusion.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        }
+        Err(error) => {
+            complain(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn complain(error: &SetupError) {
+    let mut text = format!("error: {error}");
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str("\n  because: ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    if let Some(hint) = error.hint() {
+        text.push_str("\n\nhint: ");
+        text.push_str(&hint);
+    }
+    writeln!(std::io::stderr().lock(), "{text}").unwrap_or_default();
+}

@@ -1,16 +1,19 @@
 // The witness holds a msi-dataplane credential on a mounted file and reports, one JSON object per
-// line, what the unmodified library does: the certificate of every token that it obtains, and the
-// answer to one ARM call. With -watch it stays and asks for a token all the time, as a busy
+// line, what the unmodified library does: the certificate of every token that it obtains, and how
+// ARM answers two calls, one that is granted and one that is not. With -watch it stays and asks for a token all the time, as a busy
 // component would, so a reload shows as soon as the library has noticed it.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -39,7 +42,9 @@ type report struct {
 type line struct {
 	Event      string `json:"event"`
 	Thumbprint string `json:"thumbprint,omitempty"`
-	Name       string `json:"name,omitempty"`
+	Call       string `json:"call,omitempty"`
+	Status     int    `json:"status,omitempty"`
+	Code       string `json:"code,omitempty"`
 	Message    string `json:"message,omitempty"`
 }
 
@@ -72,8 +77,8 @@ func main() {
 
 func run() error {
 	file := flag.String("file", "", "the mounted credential file")
-	subscription := flag.String("subscription", "", "the subscription of the ARM call")
-	group := flag.String("resource-group", "", "the resource group that the ARM call reads")
+	granted := flag.String("granted", "", "path and api-version of an ARM resource that may be read")
+	refused := flag.String("refused", "", "path and api-version of one that may not")
 	watch := flag.Bool("watch", false, "stay until interrupted and report every rotation")
 	flag.Parse()
 
@@ -93,9 +98,11 @@ func run() error {
 	}
 	out.write(line{Event: "attached"})
 
-	if *group != "" {
-		if err := readGroup(ctx, credential, *subscription, *group, out); err != nil {
-			return err
+	for name, target := range map[string]string{"granted": *granted, "refused": *refused} {
+		if target != "" {
+			if err := read(ctx, credential, name, target, out); err != nil {
+				return err
+			}
 		}
 	}
 	if *watch {
@@ -105,18 +112,28 @@ func run() error {
 	return err
 }
 
-func readGroup(
-	ctx context.Context, credential azcore.TokenCredential, subscription, group string, out *report,
+// read makes one call with the generic client of armresources and reports how ARM answered.
+func read(
+	ctx context.Context, credential azcore.TokenCredential, name, target string, out *report,
 ) error {
-	client, err := armresources.NewResourceGroupsClient(subscription, credential, &arm.ClientOptions{})
+	path, version, found := strings.Cut(target, "?api-version=")
+	if !found {
+		return fmt.Errorf("%s: no ?api-version= in %s", name, target)
+	}
+	// The subscription stands in the path; the client wants one all the same.
+	client, err := armresources.NewClient("unused", credential, &arm.ClientOptions{})
 	if err != nil {
 		return err
 	}
-	answer, err := client.Get(ctx, group, nil)
-	if err != nil {
-		return fmt.Errorf("read resource group %s: %w", group, err)
+	answer := line{Event: "arm", Call: name, Status: http.StatusOK}
+	if _, err = client.GetByID(ctx, path, version, nil); err != nil {
+		var response *azcore.ResponseError
+		if !errors.As(err, &response) {
+			return fmt.Errorf("%s: read %s: %w", name, path, err)
+		}
+		answer.Status, answer.Code = response.StatusCode, response.ErrorCode
 	}
-	out.write(line{Event: "arm", Name: *answer.Name})
+	out.write(answer)
 	return nil
 }
 
@@ -138,9 +155,12 @@ func askUntilDone(ctx context.Context, credential azcore.TokenCredential, out *r
 	}
 }
 
-// librarysLogger passes on what the library itself says, which is nothing while all is well.
+// librarysLogger passes on what the library calls an error; the rest is about its own beginning
+// and end. A reload that went well is not logged at all.
 func librarysLogger(out *report) logr.Logger {
 	return funcr.New(func(_, message string) {
-		out.write(line{Event: "log", Message: message})
+		if !strings.HasPrefix(message, `"level"=`) {
+			out.write(line{Event: "log", Message: message})
+		}
 	}, funcr.Options{})
 }

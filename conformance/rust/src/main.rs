@@ -74,9 +74,9 @@ fn build(
     name: &str,
     inputs: &Inputs,
 ) -> Result<Result<Credential, azure_core::Error>, Box<dyn Error>> {
-    let secret = |text: &str| {
+    let secret = |tenant: &str, text: &str| {
         ClientSecretCredential::new(
-            &inputs.tenant,
+            tenant,
             inputs.client.clone(),
             Secret::new(text.to_owned()),
             None,
@@ -84,8 +84,9 @@ fn build(
         .map(|it| it as Credential)
     };
     Ok(match name {
-        "secret" => secret(&inputs.client_secret),
-        "wrong-secret" => secret("not-the-secret"),
+        "secret" => secret(&inputs.tenant, &inputs.client_secret),
+        "wrong-secret" => secret(&inputs.tenant, "not-the-secret"),
+        "foreign-tenant" => secret("2c0e6f0a-6d3b-4f57-9d0c-5b8f4e1a7c39", &inputs.client_secret),
         "federated" => WorkloadIdentityCredential::new(Some(WorkloadIdentityCredentialOptions {
             client_id: Some(inputs.client.clone()),
             tenant_id: Some(inputs.tenant.clone()),
@@ -128,27 +129,46 @@ fn claims(token: &str) -> Value {
 /// The innermost answer of a service, with the AADSTS code where Entra named one.
 fn refusal(error: &azure_core::Error) -> Value {
     let mut text = error.to_string();
-    let mut service = http_answer(error);
+    let mut service = service_answer(error);
     let mut source = error.source();
     while let Some(cause) = source {
         text.push_str(": ");
         text.push_str(&cause.to_string());
-        service = cause.downcast_ref().and_then(http_answer).or(service);
+        service = cause.downcast_ref().and_then(service_answer).or(service);
         source = cause.source();
     }
     let entra = text.find("AADSTS").map(|start| {
         let digits = text[start + 6..].chars().take_while(char::is_ascii_digit).count();
         text[start..start + 6 + digits].to_owned()
     });
-    let (status, code) = service.map_or((None, None), |(status, code)| (Some(status), code));
-    json!({ "code": entra.or(code), "status": status, "message": text })
+    let service = service.unwrap_or_default();
+    json!({
+        "code": entra.or(service.code),
+        "inner": service.inner,
+        "status": service.status,
+        "message": text,
+    })
 }
 
-fn http_answer(error: &azure_core::Error) -> Option<(u16, Option<String>)> {
-    match error.kind() {
-        ErrorKind::HttpResponse { status, error_code, .. } => {
-            Some((u16::from(*status), error_code.clone()))
-        }
-        _ => None,
-    }
+#[derive(Debug, Default)]
+struct ServiceAnswer {
+    status: Option<u16>,
+    code: Option<String>,
+    inner: Option<String>,
+}
+
+/// The codes are read from the response that the client hands out: its own reader gives up, and
+/// puts the status in their place, where the message has an escape in it.
+fn service_answer(error: &azure_core::Error) -> Option<ServiceAnswer> {
+    let ErrorKind::HttpResponse { status, raw_response, .. } = error.kind() else { return None };
+    let body: Value = raw_response
+        .as_ref()
+        .and_then(|response| serde_json::from_slice(response.body().as_ref()).ok())
+        .unwrap_or_default();
+    let text = |pointer| body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    Some(ServiceAnswer {
+        status: Some(u16::from(*status)),
+        code: text("/error/code"),
+        inner: text("/error/innererror/code"),
+    })
 }

@@ -1,0 +1,194 @@
+//! The local Azure as a process of its own, and its control API.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use thiserror::Error;
+
+/// The local Azure did not start, or did not do as it was told.
+#[derive(Debug, Error)]
+pub(crate) enum LocalAzureError {
+    #[error("no directory for the local Azure")]
+    Directory(#[source] std::io::Error),
+    #[error("`{}` could not be started", program.display())]
+    Start {
+        program: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the local Azure ended without saying where it listens")]
+    Silent,
+    #[error("the local Azure said something unexpected: {line}")]
+    Unexpected {
+        line: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("the control API did not answer {path}")]
+    Unreachable {
+        path: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    #[error("the control API answered {path} with {status}: {body}")]
+    Refused { path: String, status: u16, body: String },
+}
+
+/// A running local Azure; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct LocalAzure {
+    child: Child,
+    session: Session,
+    client: reqwest::Client,
+    directory: TempDir,
+}
+
+/// What `lanyard azure serve --output json` prints once it answers.
+#[derive(Debug, Clone, Deserialize)]
+struct Session {
+    proxy: String,
+    control: String,
+    ca_file: PathBuf,
+    ca_bundle: PathBuf,
+}
+
+impl LocalAzure {
+    /// Starts the program and waits until it answers.
+    pub(crate) fn start(lanyard: &Path, hosted_cluster: &Path) -> Result<Self, LocalAzureError> {
+        let directory = TempDir::new().map_err(LocalAzureError::Directory)?;
+        let mut command = Command::new(lanyard);
+        command.args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"]);
+        command.arg(directory.path().join("state")).arg("--file").arg(hosted_cluster);
+        let start = |source| LocalAzureError::Start { program: lanyard.to_path_buf(), source };
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(start)?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line).map_err(start)?;
+        }
+        let session = parse_session(&line);
+        if session.is_err() {
+            end(&mut child);
+        }
+        // Loopback needs no proxy, and the environment's must not be asked.
+        let client = reqwest::Client::builder().no_proxy().build().map_err(|source| {
+            LocalAzureError::Unreachable { path: "control".to_owned(), source }
+        })?;
+        Ok(Self { child, session: session?, client, directory })
+    }
+
+    /// The URL of the intercepting proxy.
+    pub(crate) fn proxy(&self) -> &str {
+        &self.session.proxy
+    }
+
+    /// The local authority alone, PEM.
+    pub(crate) fn ca_file(&self) -> &Path {
+        &self.session.ca_file
+    }
+
+    /// The local authority and the system's roots, PEM.
+    pub(crate) fn ca_bundle(&self) -> &Path {
+        &self.session.ca_bundle
+    }
+
+    /// A directory that goes with this local Azure.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// `GET` on the control API.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T, LocalAzureError> {
+        self.call(path, self.client.get(self.url(path))).await
+    }
+
+    /// `POST` on the control API.
+    pub(crate) async fn write<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, LocalAzureError> {
+        let request = self.client.post(self.url(path));
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        self.call(path, request).await
+    }
+
+    /// Issues a new certificate for a component: a new version of its vault secret.
+    pub(crate) async fn rotate(
+        &self,
+        component: &str,
+        padding: usize,
+    ) -> Result<Value, LocalAzureError> {
+        self.write("rotate", &json!({ "component": component, "padding": padding })).await
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/{path}", self.session.control)
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        request: reqwest::RequestBuilder,
+    ) -> Result<T, LocalAzureError> {
+        let unreachable = |source| LocalAzureError::Unreachable { path: path.to_owned(), source };
+        let answer = request.header("x-lanyard-control", "1").send().await.map_err(unreachable)?;
+        let status = answer.status();
+        let body = answer.text().await.map_err(unreachable)?;
+        if !status.is_success() {
+            let path = path.to_owned();
+            return Err(LocalAzureError::Refused { path, status: status.as_u16(), body });
+        }
+        // The body may hold what guests sign in with: it does not go into the error.
+        serde_json::from_str(&body).map_err(|source| LocalAzureError::Unexpected {
+            line: format!("an answer to {path} of another shape"),
+            source,
+        })
+    }
+}
+
+impl Drop for LocalAzure {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+fn parse_session(line: &str) -> Result<Session, LocalAzureError> {
+    if line.trim().is_empty() {
+        return Err(LocalAzureError::Silent);
+    }
+    serde_json::from_str(line)
+        .map_err(|source| LocalAzureError::Unexpected { line: line.trim().to_owned(), source })
+}
+
+/// The state lives in a temporary directory, so there is nothing to finish.
+fn end(child: &mut Child) {
+    // It may have ended by itself.
+    drop(child.kill());
+    drop(child.wait());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_read_and_other_output_is_shown() {
+        let line = r#"{"address":"127.0.0.1:1","proxy":"http://127.0.0.1:1","control":"http://127.0.0.1:1/lanyard/v1","ca_file":"a","ca_bundle":"b","process":1}"#;
+        assert_eq!(parse_session(line).expect("it is one").proxy, "http://127.0.0.1:1");
+        let error = parse_session("listening on port 1").expect_err("it is none");
+        assert!(error.to_string().contains("listening on port 1"), "{error}");
+        assert!(matches!(parse_session("\n"), Err(LocalAzureError::Silent)));
+    }
+
+    #[test]
+    fn a_program_that_ends_at_once_is_silent() {
+        let error =
+            LocalAzure::start(Path::new("true"), Path::new("any")).expect_err("it serves nothing");
+        assert!(matches!(error, LocalAzureError::Silent), "{error}");
+    }
+}

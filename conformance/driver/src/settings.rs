@@ -1,0 +1,194 @@
+//! From arguments and environment to the trials of a suite.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Parser, ValueEnum};
+use lanyard_api::{HostedCluster, ParameterProblems, ReadHostedClusterError};
+use lanyard_desired::{Names, Problems, ValidatedHostedCluster, desired, desired_proofs, validate};
+use lanyard_vocabulary::Component;
+use libtest_mimic::Trial;
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use crate::compare::Accepted;
+use crate::ground::{Ground, GroundError, Local, Place};
+use crate::live::{Live, LiveError};
+use crate::program::Program;
+use crate::suites::{go, python, requests, rust};
+
+/// Judge lanyard by other people's clients.
+#[derive(Debug, Parser)]
+#[command(name = "lanyard-conformance")]
+pub(crate) struct Arguments {
+    /// The suite
+    suite: Suite,
+    /// Run only the cases whose names contain this
+    filter: Option<String>,
+    /// The lanyard binary, for its local Azure
+    #[arg(long)]
+    lanyard: PathBuf,
+    /// The HostedCluster whose world is made
+    #[arg(long, value_name = "FILE")]
+    hosted_cluster: PathBuf,
+    /// The program of the suite
+    #[arg(long)]
+    program: PathBuf,
+    /// The script that the program runs, if it is an interpreter
+    #[arg(long)]
+    script: Option<PathBuf>,
+    /// The differences that are meant, for the suite `requests`
+    #[arg(long, value_name = "FILE")]
+    accepted: Option<PathBuf>,
+    /// Run on a real subscription, with credentials from the environment
+    #[arg(long)]
+    live: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Suite {
+    Go,
+    Python,
+    Rust,
+    Requests,
+}
+
+/// The suite cannot run.
+#[derive(Debug, Error)]
+pub(crate) enum SetupError {
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    #[error("the ground of the suite could not be prepared")]
+    Ground(#[from] GroundError),
+    #[error("the runtime could not be started")]
+    Runtime(#[source] std::io::Error),
+    #[error("could not read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} is not a list of differences", path.display())]
+    Accepted {
+        path: PathBuf,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("the HostedCluster cannot be read")]
+    HostedCluster(#[source] ReadHostedClusterError),
+    #[error("the HostedCluster is not valid")]
+    Invalid(#[source] Problems),
+    #[error("a rendered SecretProviderClass is not valid")]
+    Class(#[source] ParameterProblems),
+    #[error("the HostedCluster runs no component")]
+    NoComponent,
+}
+
+impl SetupError {
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Live(_) => Some(LiveError::hint()),
+            Self::Ground(_) => Some("try `lanyard azure serve` by hand".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl Arguments {
+    /// How the trials run: clients that run once side by side, the others one by one.
+    pub(crate) fn runner(&self) -> libtest_mimic::Arguments {
+        let threads = match self.suite {
+            Suite::Python | Suite::Rust => 2,
+            Suite::Go | Suite::Requests => 1,
+        };
+        libtest_mimic::Arguments {
+            filter: self.filter.clone(),
+            test_threads: Some(threads),
+            ..libtest_mimic::Arguments::default()
+        }
+    }
+}
+
+/// A suite that is ready to run.
+pub(crate) struct Prepared {
+    pub(crate) trials: Vec<Trial>,
+    /// The local Azure ends with its ground, so this has to outlive the trials.
+    pub(crate) ground: Arc<Ground>,
+}
+
+/// The trials of the suite, on a ground that is ready.
+pub(crate) fn prepare(
+    arguments: &Arguments,
+    environment: BTreeMap<String, String>,
+) -> Result<Prepared, SetupError> {
+    let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
+    let cluster = load_cluster(&arguments.hosted_cluster)?;
+    let ground = Arc::new(if arguments.live {
+        Ground::Live(Live::parse(environment)?)
+    } else {
+        let local = Local::start(
+            &arguments.lanyard,
+            &arguments.hosted_cluster,
+            place_of(&cluster)?,
+            &runtime,
+        )?;
+        Ground::Local(Box::new(local))
+    });
+    let program =
+        Program::new(arguments.program.clone(), arguments.script.clone(), ground.environment());
+    let kept = Arc::clone(&ground);
+    let trials = match arguments.suite {
+        Suite::Python => python::trials(&ground, &program),
+        Suite::Rust => rust::trials(&ground, &program),
+        Suite::Go => {
+            go::trials(go::Stage { ground, program, runtime, subjects: subjects_of(&cluster)? })
+        }
+        Suite::Requests => {
+            let accepted = arguments.accepted.as_deref().map_or(Ok(Vec::new()), load_accepted)?;
+            requests::trials(requests::Stage { ground, program, runtime, accepted })
+        }
+    };
+    Ok(Prepared { trials, ground: kept })
+}
+
+fn load_cluster(path: &Path) -> Result<ValidatedHostedCluster, SetupError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| SetupError::Read { path: path.to_path_buf(), source })?;
+    let wire = HostedCluster::parse_yaml(&text).map_err(SetupError::HostedCluster)?;
+    Ok(validate(&wire).map_err(SetupError::Invalid)?.hosted_cluster)
+}
+
+fn load_accepted(path: &Path) -> Result<Vec<Accepted>, SetupError> {
+    let text =
+        fs::read(path).map_err(|source| SetupError::Read { path: path.to_path_buf(), source })?;
+    serde_json::from_slice(&text)
+        .map_err(|source| SetupError::Accepted { path: path.to_path_buf(), source })
+}
+
+fn place_of(cluster: &ValidatedHostedCluster) -> Result<Place, SetupError> {
+    let (_, identity) = cluster.components().next().ok_or(SetupError::NoComponent)?;
+    Ok(Place {
+        subscription: cluster.azure.subscription.to_string(),
+        resource_group: cluster.azure.resource_group.clone(),
+        other_group: cluster.azure.vnet.resource_group().map(str::to_owned).unwrap_or_default(),
+        component_secret: identity.secret_name.to_string(),
+    })
+}
+
+/// What each component gets, by the same pure functions as everywhere.
+fn subjects_of(
+    cluster: &ValidatedHostedCluster,
+) -> Result<BTreeMap<Component, go::Subject>, SetupError> {
+    let mut proofs = desired_proofs(cluster);
+    let classes = desired(cluster, &Names::default()).secret_provider_classes;
+    cluster
+        .components()
+        .zip(classes)
+        .map(|((component, _), class)| {
+            let parameters = class.parse_parameters().map_err(SetupError::Class)?;
+            Ok((component, go::Subject { parameters, proofs: proofs.remove(&component) }))
+        })
+        .collect()
+}

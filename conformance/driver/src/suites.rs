@@ -1,0 +1,23 @@
+//! The suites, each a list of trials.
+
+mod clients;
+pub(crate) mod go;
+pub(crate) mod python;
+pub(crate) mod requests;
+pub(crate) mod rust;
+
+use std::error::Error;
+
+use libtest_mimic::Failed;
+
+/// An error with its causes, as a trial reports it.
+fn chain(error: impl Error) -> Failed {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text.into()
+}

@@ -1,0 +1,30 @@
+//! Certificate bundles: PEM and PKCS#12, as the text of `client_secret` and as the bytes inside
+//! its base64.
+#![no_main]
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lanyard_credential::bundle::CertificateBundle;
+use lanyard_credential::secret::SecretText;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        read(&SecretText::from(text));
+    }
+    read(&SecretText::from(STANDARD.encode(bytes)));
+});
+
+fn read(client_secret: &SecretText) {
+    match CertificateBundle::parse(client_secret) {
+        Ok(bundle) => {
+            assert!(!bundle.chain().is_empty(), "a bundle has a leaf");
+            let printed = format!("{bundle:?}");
+            assert!(!printed.contains("PRIVATE KEY"), "the key was printed");
+        }
+        Err(error) => {
+            let printed = format!("{error} {error:?} {:?}", error.hint());
+            assert!(printed.len() < 4096, "an error repeats its input");
+        }
+    }
+}
