@@ -94,8 +94,8 @@ mod tests {
     use super::*;
     use crate::scripted::{Bench, Reply};
 
-    async fn requests_after(reply: fn() -> Reply) -> usize {
-        let bench = Bench::new(move |_, _| reply());
+    async fn requests_after(status: u16, body: String) -> usize {
+        let bench = Bench::new(move |_, _| Reply::status(status, &body));
         let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
         let exchange = AssertionExchange {
             endpoint: &endpoint,
@@ -111,17 +111,17 @@ mod tests {
 
     #[tokio::test]
     async fn only_what_may_pass_by_itself_is_repeated() {
-        let cases: [(&str, fn() -> Reply, usize); 7] = [
-            ("passing trouble", || Reply::refusal("invalid_request", 90_033), 5),
-            ("issuer not reached", || Reply::refusal("invalid_request", 90_061), 5),
-            ("its own word", || Reply::refusal("temporarily_unavailable", 1), 5),
-            ("throttled", || Reply::status(429, "Too Many Requests"), 5),
-            ("a loop", || Reply::refusal("invalid_grant", 50_196), 1),
-            ("refused", || Reply::refusal("invalid_client", 700_027), 1),
-            ("unreadable", || Reply::status(200, "<html>"), 1),
-        ];
-        for (case, reply, expected) in cases {
-            assert_eq!(requests_after(reply).await, expected, "{case}");
+        for (case, status, error, code, expected) in [
+            ("passing trouble", 400, "invalid_request", 90_033, 5),
+            ("issuer not reached", 400, "invalid_request", 90_061, 5),
+            ("its own word", 400, "temporarily_unavailable", 1, 5),
+            ("throttled", 429, "too_many", 1, 5),
+            ("a loop", 400, "invalid_grant", 50_196, 1),
+            ("refused", 401, "invalid_client", 700_027, 1),
+            ("unreadable", 200, "none", 1, 1),
+        ] {
+            let body = format!(r#"{{"error":"{error}","error_codes":[{code}]}}"#);
+            assert_eq!(requests_after(status, body).await, expected, "{case}");
         }
     }
 }
