@@ -178,6 +178,18 @@ async fn every_component_travels_from_the_machine_to_its_own_token() {
         assert_eq!(status, 200, "{component:?}: {body}");
         tokens.push(body["access_token"].as_str().unwrap().to_owned());
     }
+    // The cloud provider reads load balancers of its group and knows nothing of blobs.
+    let at = Component::ALL.iter().position(|component| component.name() == "cloudProvider");
+    let token = &tokens[at.unwrap()];
+    let group =
+        "https://management.azure.com/subscriptions/sub/resourceGroups/demo-abcde/providers";
+    for (path, expected) in
+        [("Microsoft.Network/loadBalancers", 200), ("Microsoft.Storage/storageAccounts", 403)]
+    {
+        let url = format!("{group}/{path}?api-version=2023-11-01");
+        let (status, body) = Stranger::sent(stranger.proxied.get(url).bearer_auth(token)).await;
+        assert_eq!(status, expected, "{path}: {body}");
+    }
 
     let before = stranger.document(Component::ALL[0]).await;
     let rotation = json!({ "component": Component::ALL[0].name(), "padding": 8_000 }).to_string();
