@@ -5,15 +5,17 @@ use std::time::Duration;
 use http::{Method, StatusCode};
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
-use lanyard_vocabulary::{ClientId, Cloud};
+use lanyard_vocabulary::ClientId;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use crate::authority::LocalAuthority;
 use crate::call::{Call, Ids};
+pub(crate) use crate::doors::Door;
+use crate::doors::{site, tunnel_refusal};
 use crate::emulator::ChangeError;
 use crate::faults::{Effect, Hit};
-use crate::hosts::{self, Site};
+use crate::hosts::Site;
 use crate::ledger::{Ledger, LedgerEntry};
 use crate::operations::{Lookup, Operation, Service, lookup};
 use crate::request::{Reply, Request, Scheme};
@@ -21,20 +23,6 @@ use crate::seed::SeedError;
 use crate::services;
 use crate::store::{Store, StoreError};
 use crate::world::World;
-
-/// The address of the metadata service on every machine of Azure.
-pub(crate) const IMDS_HOST: &str = "169.254.169.254";
-
-/// How a request found the emulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Door {
-    /// The port itself was addressed.
-    Port,
-    /// The port was used as a proxy, in absolute form and in the clear.
-    Proxy,
-    /// Inside an intercepted TLS connection.
-    Tunnel,
-}
 
 /// What goes back to the client.
 #[derive(Debug)]
@@ -143,9 +131,7 @@ impl Engine {
 
     /// Refuses a tunnel to a host that is not Azure's, or opens it (`None`).
     pub(crate) fn refuse_tunnel(&self, host: &str, port: u16) -> Option<Reply> {
-        if port == 443 && hosts::site(host).is_some() {
-            return None;
-        }
+        let refusal = tunnel_refusal(host, port)?;
         let request = Request {
             method: Method::CONNECT,
             scheme: Scheme::Http,
@@ -155,11 +141,17 @@ impl Engine {
             headers: http::HeaderMap::new(),
             body: bytes::Bytes::new(),
         };
-        let reply = not_azure(host);
+        Some(self.refuse(&request, refusal))
+    }
+
+    /// Records the refusal of a request that no service sees.
+    pub(crate) fn refuse(&self, request: &Request, refusal: Reply) -> Reply {
         let now = self.clock.now();
-        let entry = entry(&request, &Trace::default(), &reply, now, Duration::ZERO);
-        self.state.lock().ledger.write(entry);
-        Some(reply)
+        let mut state = self.state.lock();
+        let trace = Trace::default();
+        let reply = finish(&mut state, request, &trace, refusal, now);
+        state.ledger.write(entry(request, &trace, &reply, now, Duration::ZERO));
+        reply
     }
 
     fn at_site(
@@ -274,46 +266,6 @@ fn finish(
         Some(Service::KeyVault) => reply.with_header("cache-control", "no-cache"),
         _ => reply,
     }
-}
-
-/// Which service a request is for, or the refusal.
-fn site(request: &Request, door: Door) -> Result<Site, Reply> {
-    let local = |service| Ok(Site { service, cloud: Cloud::Public });
-    match door {
-        Door::Tunnel => hosts::site(&request.host).ok_or_else(|| not_azure(&request.host)),
-        Door::Proxy if request.host == IMDS_HOST => local(Service::Imds),
-        Door::Proxy if hosts::site(&request.host).is_some() => Err(Reply::text(
-            StatusCode::FORBIDDEN,
-            format!(
-                "`{}` is served over https only: a token must not travel in the clear\n",
-                request.host
-            ),
-        )
-        .because("plain http for an Azure host")),
-        Door::Proxy => Err(not_azure(&request.host)),
-        Door::Port => match request.path.split('/').nth(1).unwrap_or_default() {
-            "metadata" => local(Service::Imds),
-            "msi" => local(Service::WebApp),
-            "lanyard" => local(Service::Control),
-            _ => Err(Reply::text(
-                StatusCode::NOT_FOUND,
-                "This is the port of a local Azure. Use it as an HTTPS proxy, or ask it for \
-                 `/metadata/identity/oauth2/token`, `/msi/token` or `/lanyard/v1/operations`.\n",
-            )
-            .because("nothing at this path of the port")),
-        },
-    }
-}
-
-fn not_azure(host: &str) -> Reply {
-    Reply::text(
-        StatusCode::FORBIDDEN,
-        format!(
-            "`{host}` is not an Azure host on port 443, and this proxy lets nothing else through; \
-             list other hosts in NO_PROXY\n"
-        ),
-    )
-    .because("not an Azure host")
 }
 
 fn failure(message: &str) -> Reply {

@@ -27,6 +27,7 @@ mod authorization;
 mod call;
 mod certificates;
 mod directory;
+mod doors;
 mod drill;
 mod emulator;
 mod engine;

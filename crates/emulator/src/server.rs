@@ -25,7 +25,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::LocalAuthority;
-use crate::engine::{Answer, Door, Engine};
+use crate::doors::Door;
+use crate::engine::{Answer, Engine};
 use crate::request::{Reply, Request, Scheme, normal_path};
 
 /// How large a body may be: a vault takes 25 KB, a certificate import somewhat more.
@@ -64,8 +65,8 @@ pub(crate) async fn serve(listener: TcpListener, gate: Gate, mut stop: watch::Re
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(connection(stream, gate.clone(), stop.clone()));
+                Ok((stream, peer)) => {
+                    connections.spawn(connection(stream, peer.ip(), gate.clone(), stop.clone()));
                 }
                 Err(error) => tracing::warn!(%error, "a connection could not be accepted"),
             },
@@ -90,7 +91,7 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 /// A tunnel that a client asked for: taken over once its `CONNECT` is answered.
 type AskedTunnel = Arc<Mutex<Option<hyper::upgrade::OnUpgrade>>>;
 
-async fn connection(stream: TcpStream, gate: Gate, mut stop: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, peer: IpAddr, gate: Gate, mut stop: watch::Receiver<bool>) {
     // Without it, Nagle's algorithm and delayed acknowledgements add 40 ms to small requests.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -108,7 +109,7 @@ async fn connection(stream: TcpStream, gate: Gate, mut stop: watch::Receiver<boo
     let asked = AskedTunnel::default();
     let service = service_fn(|request| {
         let (gate, asked) = (gate.clone(), Arc::clone(&asked));
-        async move { at_port(gate, &asked, request).await }
+        async move { at_port(gate, peer, &asked, request).await }
     });
     let mut served = pin!(
         hyper::server::conn::http1::Builder::new()
@@ -181,6 +182,7 @@ type HttpReply = http::Response<Full<Bytes>>;
 
 async fn at_port(
     gate: Gate,
+    peer: IpAddr,
     asked: &AskedTunnel,
     mut request: http::Request<Incoming>,
 ) -> Result<HttpReply, Reset> {
@@ -193,16 +195,17 @@ async fn at_port(
         *asked.lock() = Some(hyper::upgrade::on(&mut request));
         return Ok(rendered(Reply::empty(StatusCode::OK), false));
     }
-    let (host, door) = match request.uri().host() {
-        Some(host) => (host_of(host), Door::Proxy),
-        None => (host_header(&request), Door::Port),
-    };
-    if door == Door::Port && !gate.remote && !is_loopback(&host) {
-        // A web page that points a name of its own at this port must get nothing.
-        let reply =
-            Reply::text(StatusCode::FORBIDDEN, "this port answers to loopback names only\n");
-        return Ok(rendered(reply, false));
+    if let Some(host) = request.uri().host() {
+        return answered(&gate, Scheme::Http, host_of(host), Door::Proxy, request).await;
     }
+    let host = host_header(&request);
+    let door = if !gate.remote && !is_loopback(&host) {
+        Door::ForeignName
+    } else if peer.is_loopback() {
+        Door::Port
+    } else {
+        Door::RemotePort
+    };
     answered(&gate, Scheme::Http, host, door, request).await
 }
 
@@ -212,14 +215,8 @@ async fn in_tunnel(
     request: http::Request<Incoming>,
 ) -> Result<HttpReply, Reset> {
     let host = request.uri().host().map_or_else(|| host_header(&request), host_of);
-    if host != name {
-        let reply = Reply::text(
-            StatusCode::MISDIRECTED_REQUEST,
-            "the host of the request is not the name that the TLS connection was made to\n",
-        );
-        return Ok(rendered(reply, false));
-    }
-    answered(&gate, Scheme::Https, host, Door::Tunnel, request).await
+    let door = if host == name { Door::Tunnel } else { Door::Misdirected };
+    answered(&gate, Scheme::Https, host, door, request).await
 }
 
 async fn answered(
@@ -230,11 +227,17 @@ async fn answered(
     request: http::Request<Incoming>,
 ) -> Result<HttpReply, Reset> {
     let head = request.method() == Method::HEAD;
-    let Some(request) = read(scheme, host, request).await else {
-        let reply = Reply::text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large or broken\n");
-        return Ok(rendered(reply, head));
-    };
     let engine = Arc::clone(&gate.engine);
+    let request = match read(scheme, host, request).await {
+        Ok(request) => request,
+        Err(bodiless) => {
+            let reply = Reply::text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body is larger than 4 MiB, or it broke off\n",
+            );
+            return Ok(rendered(engine.refuse(&bodiless, reply.because("body")), head));
+        }
+    };
     // Writing files and making keys would hold up the other connections of this thread.
     let slow = engine.is_stored() || request.path.starts_with("/lanyard/");
     let answer = if slow {
@@ -251,18 +254,29 @@ async fn answered(
     if reset { Err(Reset::Injected) } else { Ok(rendered(reply, head)) }
 }
 
-async fn read(scheme: Scheme, host: String, request: http::Request<Incoming>) -> Option<Request> {
+/// Reads a request completely; without its body, if that is too large or breaks off.
+async fn read(
+    scheme: Scheme,
+    host: String,
+    request: http::Request<Incoming>,
+) -> Result<Request, Request> {
     let (parts, body) = request.into_parts();
-    let body = Limited::new(body, BODY_LIMIT).collect().await.ok()?.to_bytes();
-    Some(Request {
+    let mut request = Request {
         method: parts.method,
         scheme,
         host,
         path: normal_path(parts.uri.path()),
         query: query(&parts.uri),
         headers: parts.headers,
-        body,
-    })
+        body: Bytes::new(),
+    };
+    match Limited::new(body, BODY_LIMIT).collect().await {
+        Ok(body) => {
+            request.body = body.to_bytes();
+            Ok(request)
+        }
+        Err(_) => Err(request),
+    }
 }
 
 fn query(uri: &Uri) -> Vec<(String, String)> {

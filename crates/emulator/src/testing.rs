@@ -21,7 +21,8 @@ use crate::directory::{
     CertificateAuthority, ClientSecret, FederatedCredential, KeyCredential, Principal,
     PrincipalKind, SubjectNameIssuer, Tenant, TrustedIssuer,
 };
-use crate::engine::{Door, Engine};
+use crate::doors::Door;
+use crate::engine::Engine;
 use crate::keys::{RsaKey, SecretText};
 use crate::request::{Reply, Request, Scheme, normal_path};
 use crate::world::World;

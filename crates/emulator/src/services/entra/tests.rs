@@ -4,7 +4,7 @@ use serde_json::Value;
 use super::*;
 use crate::certificates::{days_after, sha1_thumbprint, sha256_thumbprint};
 use crate::directory::FederatedCredential;
-use crate::engine::Door;
+use crate::doors::Door;
 use crate::keys::RsaKey;
 use crate::testing::*;
 

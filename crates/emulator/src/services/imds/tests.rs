@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::{Door, IMDS_HOST};
+use crate::doors::{Door, IMDS_HOST};
 use crate::testing::{FEDERATED, MSI, Probe, body, claims, world};
 
 const TRUE: (&str, &str) = ("metadata", "true");
