@@ -57,7 +57,7 @@ pub(crate) struct Ledger {
 }
 
 /// How many entries are kept.
-const CAPACITY: usize = 50_000;
+const CAPACITY: usize = 20_000;
 /// How much of a text from outside is kept.
 const TEXT_LIMIT: usize = 2_048;
 

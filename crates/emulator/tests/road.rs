@@ -150,6 +150,11 @@ fn assertion(pem: &[u8], client: &str, audience: &str, now: i64) -> String {
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
+fn claims(token: &str) -> Value {
+    let part = token.split('.').nth(1).unwrap();
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
+}
+
 #[tokio::test]
 async fn every_component_travels_from_the_machine_to_its_own_token() {
     let clock = SystemClock::shared();
@@ -189,6 +194,18 @@ async fn every_component_travels_from_the_machine_to_its_own_token() {
         let url = format!("{group}/{path}?api-version=2023-11-01");
         let (status, body) = Stranger::sent(stranger.proxied.get(url).bearer_auth(token)).await;
         assert_eq!(status, expected, "{path}: {body}");
+    }
+
+    let principal = claims(token)["oid"].as_str().unwrap().to_owned();
+    let scope = "/subscriptions/sub/resourceGroups/demo-abcde";
+    let ask = |action: &str| format!("explain?principal={principal}&scope={scope}&action={action}");
+    for (action, granted) in [
+        ("Microsoft.Network/loadBalancers/read", true),
+        ("Microsoft.Storage/storageAccounts/read", false),
+    ] {
+        let (status, why) = stranger.control(reqwest::Method::GET, &ask(action), "").await;
+        assert_eq!((status, &why["granted"]), (200, &json!(granted)), "{why}");
+        assert!(why["reason"].is_string(), "{why}");
     }
 
     let before = stranger.document(Component::ALL[0]).await;

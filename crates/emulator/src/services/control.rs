@@ -43,6 +43,13 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         handler: |call| guarded(call, |call| Ok(listing::world(call))),
     },
     Operation {
+        id: "Authorization_Explain",
+        method: Method::GET,
+        path: "/lanyard/v1/explain",
+        support: Support::Full,
+        handler: |call| guarded(call, listing::explain),
+    },
+    Operation {
         id: "Operations_List",
         method: Method::GET,
         path: "/lanyard/v1/operations",

@@ -3,7 +3,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::authorization::AccessScope;
+use super::refused;
+use crate::authorization::{AccessRequest, AccessScope, ParseAccessScopeError, Plane};
 use crate::call::Call;
 use crate::directory::{Principal, PrincipalKind, Tenant};
 use crate::request::Reply;
@@ -32,6 +33,32 @@ pub(super) fn world(call: &Call<'_>) -> Reply {
             "tokens": world.tokens,
         }),
     )
+}
+
+/// `GET explain?principal=ID&scope=SCOPE&action=A` (or `dataAction=A`): the assignment that grants
+/// the action, or the nearest miss. The principal is named by its client id or its object id.
+pub(super) fn explain(call: &mut Call<'_>) -> Result<Reply, Reply> {
+    let invalid = |message: &str| refused(StatusCode::BAD_REQUEST, "QueryInvalid", message);
+    let asked = |name: &str| call.request.query(name).filter(|text| !text.is_empty());
+    let (plane, action) = match (asked("action"), asked("dataAction")) {
+        (Some(action), None) => (Plane::Control, action),
+        (None, Some(action)) => (Plane::Data, action),
+        _ => return Err(invalid("Name `action` or `dataAction`, one of them.")),
+    };
+    let scope = asked("scope").ok_or_else(|| invalid("Name the `scope`."))?;
+    let scope: AccessScope =
+        scope.parse().map_err(|error: ParseAccessScopeError| invalid(&error.to_string()))?;
+    let named = asked("principal").ok_or_else(|| invalid("Name the `principal`."))?;
+    let directory = &call.world().directory;
+    let by_client = named.parse().ok().and_then(|client| directory.by_client(client));
+    let principal_id = match by_client {
+        Some(principal) => principal.object_id,
+        None => named.parse().map_err(|_no_id: uuid::Error| {
+            invalid("`principal` is the client id or the object id of a principal.")
+        })?,
+    };
+    let request = AccessRequest { principal_id, plane, action, scope: &scope };
+    Ok(Reply::json(StatusCode::OK, &call.world().authorization.explain(request)))
 }
 
 fn tenant(tenant: &Tenant) -> Value {
