@@ -145,10 +145,10 @@ struct Minted {
 }
 
 impl Local {
-    /// Starts a local Azure for the cluster in `hosted_cluster` and writes down what clients need.
+    /// Starts a local Azure for a HostedCluster in YAML and writes down what clients need.
     pub(crate) fn start(
         lanyard: &Path,
-        hosted_cluster: &Path,
+        hosted_cluster: &str,
         place: Place,
         runtime: &Runtime,
     ) -> Result<Self, GroundError> {

@@ -1,5 +1,6 @@
 //! The local Azure as a process of its own, and its control API.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +14,7 @@ use thiserror::Error;
 /// The local Azure did not start, or did not do as it was told.
 #[derive(Debug, Error)]
 pub(crate) enum LocalAzureError {
-    #[error("no directory for the local Azure")]
+    #[error("the local Azure has no directory to write to")]
     Directory(#[source] std::io::Error),
     #[error("`{}` could not be started", program.display())]
     Start {
@@ -58,12 +59,14 @@ struct Session {
 }
 
 impl LocalAzure {
-    /// Starts the program and waits until it answers.
-    pub(crate) fn start(lanyard: &Path, hosted_cluster: &Path) -> Result<Self, LocalAzureError> {
+    /// Starts the program for a HostedCluster in YAML and waits until it answers.
+    pub(crate) fn start(lanyard: &Path, hosted_cluster: &str) -> Result<Self, LocalAzureError> {
         let directory = TempDir::new().map_err(LocalAzureError::Directory)?;
+        let file = directory.path().join("hostedcluster.yaml");
+        fs::write(&file, hosted_cluster).map_err(LocalAzureError::Directory)?;
         let mut command = Command::new(lanyard);
         command.args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"]);
-        command.arg(directory.path().join("state")).arg("--file").arg(hosted_cluster);
+        command.arg(directory.path().join("state")).arg("--file").arg(file);
         let start = |source| LocalAzureError::Start { program: lanyard.to_path_buf(), source };
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(start)?;
         let mut line = String::new();
@@ -187,8 +190,7 @@ mod tests {
 
     #[test]
     fn a_program_that_ends_at_once_is_silent() {
-        let error =
-            LocalAzure::start(Path::new("true"), Path::new("any")).expect_err("it serves nothing");
+        let error = LocalAzure::start(Path::new("true"), "").expect_err("it serves nothing");
         assert!(matches!(error, LocalAzureError::Silent), "{error}");
     }
 }

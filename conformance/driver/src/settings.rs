@@ -124,17 +124,12 @@ pub(crate) fn prepare(
     environment: BTreeMap<String, String>,
 ) -> Result<Prepared, SetupError> {
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
-    let cluster = load_cluster(&arguments.hosted_cluster)?;
+    let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
     let ground = Arc::new(if arguments.live {
         Ground::Live(Live::parse(environment)?)
     } else {
-        let local = Local::start(
-            &arguments.lanyard,
-            &arguments.hosted_cluster,
-            place_of(&cluster)?,
-            &runtime,
-        )?;
-        Ground::Local(Box::new(local))
+        let place = place_of(&cluster)?;
+        Ground::Local(Box::new(Local::start(&arguments.lanyard, &text, place, &runtime)?))
     });
     let program =
         Program::new(arguments.program.clone(), arguments.script.clone(), ground.environment());
@@ -153,10 +148,19 @@ pub(crate) fn prepare(
     Ok(Prepared { trials, ground: kept })
 }
 
-fn load_cluster(path: &Path) -> Result<ValidatedHostedCluster, SetupError> {
+/// The HostedCluster, with the vault in the tenant of the cluster: the guests of the local Azure
+/// see the subscription and the vault with one identity, which has one tenant.
+fn load_cluster(path: &Path) -> Result<(String, ValidatedHostedCluster), SetupError> {
     let text = fs::read_to_string(path)
         .map_err(|source| SetupError::Read { path: path.to_path_buf(), source })?;
-    let wire = HostedCluster::parse_yaml(&text).map_err(SetupError::HostedCluster)?;
+    let cluster = parse_cluster(&text)?;
+    let text = text.replace(cluster.vault.tenant.0.as_str(), cluster.azure.tenant.0.as_str());
+    let cluster = parse_cluster(&text)?;
+    Ok((text, cluster))
+}
+
+fn parse_cluster(text: &str) -> Result<ValidatedHostedCluster, SetupError> {
+    let wire = HostedCluster::parse_yaml(text).map_err(SetupError::HostedCluster)?;
     Ok(validate(&wire).map_err(SetupError::Invalid)?.hosted_cluster)
 }
 
