@@ -1,6 +1,6 @@
 //! Starting, reaching and stopping an emulator.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -255,9 +255,16 @@ impl Emulator {
         self.address
     }
 
-    /// What clients set `HTTPS_PROXY` to, and `AZURE_POD_IDENTITY_AUTHORITY_HOST`.
+    /// What clients on this machine set `HTTPS_PROXY` to, and `AZURE_POD_IDENTITY_AUTHORITY_HOST`.
     pub fn proxy_url(&self) -> String {
-        format!("http://{}", self.address)
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        format!("http://{address}")
     }
 
     /// The certificate that clients have to trust, PEM.

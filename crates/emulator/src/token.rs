@@ -232,3 +232,80 @@ pub(crate) fn issue(
         refresh_in: (expires_in > LONG_LIFE_SECONDS).then_some(expires_in / 2),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::keys::RsaKey;
+    use crate::testing::{MSI, TENANT, client_key, epoch, signed, tenant_key, world};
+
+    const VAULT: &str = "https://vault.azure.net";
+
+    fn issued(world: &World) -> String {
+        let principal = world.directory.by_client(MSI.parse().unwrap()).unwrap();
+        let tenant = world.directory.tenant(TENANT).unwrap();
+        let grant = Grant { principal, resource: VAULT, proof: Proof::Key, cloud: Cloud::Public };
+        let issued = issue(world.tokens, tenant, grant, epoch(), &mut Ids::Random).unwrap();
+        format!("Bearer {}", issued.token.expose())
+    }
+
+    fn verify(world: &World, header: &str, now: Timestamp) -> Result<Caller, BearerProblem> {
+        verify_bearer(world, Some(header), &[VAULT], now)
+    }
+
+    #[test]
+    fn a_token_names_its_caller_until_the_second_it_ends() {
+        let world = world();
+        let header = issued(&world);
+        let caller = verify(&world, &header, epoch()).unwrap();
+        assert_eq!(caller.app_id, MSI.parse().unwrap());
+        assert_eq!(caller.tenant.as_str(), TENANT);
+        assert!(caller.resource_id.is_some());
+        assert_eq!(caller.audience, VAULT);
+        let after = |seconds| epoch() + Duration::from_secs(seconds);
+        assert!(verify(&world, &header, after(86_398)).is_ok());
+        assert_eq!(verify(&world, &header, after(86_399)), Err(BearerProblem::Lifetime));
+        let skewed = epoch() - Duration::from_secs(301);
+        assert_eq!(verify(&world, &header, skewed), Err(BearerProblem::Lifetime));
+        assert!(verify(&world, &header.replace("Bearer", "bearer"), epoch()).is_ok());
+    }
+
+    #[test]
+    fn the_audience_is_compared_to_the_letter() {
+        let world = world();
+        let header = issued(&world);
+        for other in ["https://vault.azure.net/", "https://management.azure.com", ""] {
+            let found = verify_bearer(&world, Some(&header), &[other], epoch());
+            assert_eq!(found, Err(BearerProblem::Audience { found: VAULT.to_owned() }), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_this_world_did_not_sign_is_not_a_token() {
+        let world = world();
+        let good = issued(&world);
+        let parsed = Token::parse(good.split_once(' ').unwrap().1).unwrap();
+        let claims = Value::Object(parsed.claims);
+        let key_id = parsed.header.kid.unwrap();
+        let with = |alg: &str, kid: &str, key: &RsaKey| {
+            format!("Bearer {}", signed(&json!({ "alg": alg, "kid": kid }), &claims, key))
+        };
+        let resigned = with("RS256", &key_id, &tenant_key());
+        assert!(verify(&world, &resigned, epoch()).is_ok());
+        let cases = [
+            (with("RS256", &key_id, &client_key()), BearerProblem::NotIssuedHere),
+            (with("RS256", "other", &tenant_key()), BearerProblem::NotIssuedHere),
+            (with("PS256", &key_id, &tenant_key()), BearerProblem::NotIssuedHere),
+            (with("none", &key_id, &tenant_key()), BearerProblem::NotIssuedHere),
+            ("Bearer a.b.c".to_owned(), BearerProblem::Malformed),
+            ("Basic abc".to_owned(), BearerProblem::Missing),
+            ("Bearer".to_owned(), BearerProblem::Missing),
+        ];
+        for (header, expected) in cases {
+            assert_eq!(verify(&world, &header, epoch()), Err(expected), "{header}");
+        }
+        assert_eq!(verify_bearer(&world, None, &[VAULT], epoch()), Err(BearerProblem::Missing));
+    }
+}

@@ -252,6 +252,7 @@ async fn an_address_that_others_reach_is_refused_unless_it_is_allowed() {
     let hint = refused.err().and_then(|error| error.hint());
     assert!(hint.is_some());
     let allowed = Emulator::builder().listen(any).allow_remote(true).start().await.unwrap();
+    assert!(allowed.proxy_url().starts_with("http://127.0.0.1:"));
     allowed.shutdown().await;
 }
 
