@@ -62,6 +62,7 @@ pub fn world_plan(
         vault_reader_client_id: vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into()),
         identities,
         drills: drill.into_iter().collect(),
-        guests: true,
+        // Guests see the subscription and the vault with one identity, which has one tenant.
+        guests: azure.tenant.0 == cluster.vault.tenant.0,
     }
 }
