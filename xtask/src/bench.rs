@@ -1,7 +1,19 @@
 //! `cargo xtask bench`: ourselves beside our peers, measured in the same run.
+//!
+//! The programs in `benches/` measure and know nothing of goals; the goals are here, and whether
+//! they are met is computed. A goal that is missed is a row that says so, not an error: how fast
+//! a machine is at the moment is no property of a change.
+
+mod credential;
+mod row;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::thread;
 
 use clap::ValueEnum;
 
+use self::row::Row;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process;
@@ -10,20 +22,53 @@ use crate::process;
 pub(crate) struct Arguments {
     /// What to measure
     bench: Bench,
+    /// How to print the rows
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    output: Output,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Bench {
-    /// Cached tokens, cold scopes and reloads of the credential library
+    /// Cached tokens, cold scopes, hanging and refusing services, and reloads of the credential library
     Credential,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// Columns for people
+    Table,
+    /// One array of rows
+    Json,
+}
+
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
-    match arguments.bench {
-        Bench::Credential => {
-            let mut command = house.cargo();
-            command.args(["bench", "--locked", "--package", "lanyard-credential"]);
-            process::run(command.args(["--bench", "credential"]))
-        }
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    if let Some(load) = load_average()
+        && load > 0.5 * f64::from(u32::try_from(cores).unwrap_or(u32::MAX))
+    {
+        // Nobody has to hear this for the work to go on.
+        writeln!(
+            io::stderr().lock(),
+            "note: the load average is {load} on {cores} cores, which makes times longer"
+        )
+        .unwrap_or_default();
     }
+    let rows = match arguments.bench {
+        Bench::Credential => credential::measure(house, cores)?,
+    };
+    match arguments.output {
+        Output::Table => row::table(&rows).iter().for_each(|line| process::say(line)),
+        Output::Json => process::say(&json(&rows)?),
+    }
+    Ok(())
+}
+
+fn json(rows: &[Row]) -> Result<String, TaskError> {
+    serde_json::to_string_pretty(rows)
+        .map_err(|source| TaskError::Answer { command: "cargo xtask bench".to_owned(), source })
+}
+
+/// How many processes wanted to run during the last minute, where the system says so.
+fn load_average() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }

@@ -1,0 +1,61 @@
+//! `lanyard-credential` beside `azure_identity`, in one process and the same run.
+//!
+//! Writes one JSON array of [`measurement::Measurement`]s to standard output and its progress to
+//! standard error. Nothing leaves the process: both libraries talk to a scripted token service.
+
+mod cached;
+mod cold;
+mod contestant;
+mod failing;
+mod failure;
+mod hanging;
+mod measurement;
+mod reload;
+mod service;
+mod threads;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use lanyard_clock::SystemClock;
+
+use crate::failure::BenchError;
+use crate::measurement::Measurement;
+
+type Part = fn(SystemClock) -> Result<Vec<Measurement>, BenchError>;
+
+const PARTS: [(&str, Part); 6] = [
+    ("cached tokens", cached::measure),
+    ("threads", threads::measure),
+    ("callers on a cold scope", cold::measure),
+    ("hits while a request hangs", hanging::measure),
+    ("callers while the service refuses", failing::measure),
+    ("reload", reload::measure),
+];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                eprintln!("  because: {cause}");
+                source = cause.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), BenchError> {
+    let clock = SystemClock::new();
+    let mut measurements = Vec::new();
+    for (name, measure) in PARTS {
+        eprintln!("credential: {name}");
+        measurements.extend(measure(clock)?);
+    }
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, &measurements)?;
+    out.write_all(b"\n").and_then(|()| out.flush()).map_err(BenchError::Output)
+}

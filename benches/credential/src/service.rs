@@ -1,0 +1,113 @@
+//! The scripted token service that every contestant talks to.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::http::headers::Headers;
+use azure_core::http::{
+    AsyncRawResponse, ClientOptions, HttpClient, Request, StatusCode, Transport,
+};
+use lanyard_clock::{Clock as _, SystemClock};
+
+/// As long as a real token.
+pub const TOKEN_LENGTH: usize = 1_500;
+
+/// What the service answers.
+#[derive(Debug, Clone, Copy)]
+pub enum Answer {
+    /// A token that lives for a day.
+    DayLongToken,
+    /// A token that is due for renewal after a second, by `refresh_in` as well as by the rule of
+    /// five minutes before the end.
+    SoonDueToken,
+    /// A refusal that no repetition changes: the application is not in this tenant.
+    Refusal,
+}
+
+/// A token service in process.
+pub struct TokenService {
+    clock: SystemClock,
+    answer: Answer,
+    latency_in_milliseconds: AtomicU64,
+    requests: AtomicUsize,
+    answers: AtomicUsize,
+}
+
+impl TokenService {
+    /// A service that gives this answer after `latency`.
+    pub fn new(clock: SystemClock, answer: Answer, latency: Duration) -> Arc<Self> {
+        let service = Self {
+            clock,
+            answer,
+            latency_in_milliseconds: AtomicU64::new(0),
+            requests: AtomicUsize::new(0),
+            answers: AtomicUsize::new(0),
+        };
+        service.answer_after(latency);
+        Arc::new(service)
+    }
+
+    /// How long requests hang from here on.
+    pub fn answer_after(&self, latency: Duration) {
+        let milliseconds = u64::try_from(latency.as_millis()).unwrap_or(u64::MAX);
+        self.latency_in_milliseconds.store(milliseconds, Ordering::SeqCst);
+    }
+
+    /// How many requests came in.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    /// Whether a request has not been answered yet.
+    pub fn is_hanging(&self) -> bool {
+        self.answers.load(Ordering::SeqCst) < self.requests()
+    }
+
+    /// Client options that reach this service.
+    pub fn client_options(self: &Arc<Self>) -> ClientOptions {
+        let client: Arc<dyn HttpClient> = Arc::<Self>::clone(self);
+        ClientOptions { transport: Some(Transport::new(client)), ..ClientOptions::default() }
+    }
+
+    fn content(&self) -> (StatusCode, String) {
+        let token = |lifetime: &str| {
+            let token = "t".repeat(TOKEN_LENGTH);
+            format!(r#"{{"token_type":"Bearer",{lifetime},"access_token":"{token}"}}"#)
+        };
+        match self.answer {
+            Answer::DayLongToken => {
+                (StatusCode::Ok, token(r#""expires_in":86400,"ext_expires_in":86400"#))
+            }
+            Answer::SoonDueToken => {
+                (StatusCode::Ok, token(r#""expires_in":301,"ext_expires_in":301,"refresh_in":1"#))
+            }
+            Answer::Refusal => (StatusCode::BadRequest, REFUSAL.to_owned()),
+        }
+    }
+}
+
+#[async_trait]
+impl HttpClient for TokenService {
+    async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        let latency = self.latency_in_milliseconds.load(Ordering::SeqCst);
+        if latency > 0 {
+            self.clock.sleep(Duration::from_millis(latency)).await;
+        }
+        let (status, body) = self.content();
+        self.answers.fetch_add(1, Ordering::SeqCst);
+        Ok(AsyncRawResponse::from_bytes(status, Headers::new(), body))
+    }
+}
+
+impl fmt::Debug for TokenService {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("TokenService").field("answer", &self.answer).finish_non_exhaustive()
+    }
+}
+
+/// Without escapes in its text: `azure_identity` 1.0.0 cannot read those.
+const REFUSAL: &str = r#"{"error":"unauthorized_client","error_description":"AADSTS700016: Application was not found in the directory. Trace ID: 0 Correlation ID: 0 Timestamp: 2026-01-01 00:00:00Z","error_codes":[700016],"timestamp":"2026-01-01 00:00:00Z","trace_id":"0","correlation_id":"0"}"#;

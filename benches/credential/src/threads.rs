@@ -1,0 +1,73 @@
+//! Cached tokens on several threads at once.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use lanyard_clock::{Clock as _, SystemClock};
+
+use crate::contestant::{self, Contestant, Lanyard, scope, take};
+use crate::failure::BenchError;
+use crate::measurement::Measurement;
+use crate::service::Answer;
+
+/// Rounds of every contestant with every number of threads, in turn.
+const ROUNDS: usize = 300;
+/// Calls of one thread in one round: a millisecond or two.
+const CALLS: u32 = 10_000;
+
+pub fn measure(clock: SystemClock) -> Result<Vec<Measurement>, BenchError> {
+    let runtime = contestant::runtime()?;
+    let lanyard = Lanyard::open(&runtime, clock, Answer::DayLongToken, Duration::ZERO)?;
+    let peer = Contestant::azure_identity(clock, Answer::DayLongToken, Duration::ZERO)?;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let crowds = [
+        ("cached_token_throughput_1_thread", 1),
+        ("cached_token_throughput_all_cores", cores),
+        ("cached_token_throughput_twice_the_cores", 2 * cores),
+    ];
+    let contestants = [&lanyard.contestant, &peer];
+    for contestant in contestants {
+        contestant.fill(&runtime, 1)?;
+    }
+    // The best round counts: whatever else runs on the machine only ever takes time away, and takes
+    // it from many threads sooner than from one.
+    let mut best = [[0.0_f64; 3]; 2];
+    for _ in 0..ROUNDS {
+        for (contestant, best) in contestants.iter().zip(&mut best) {
+            for ((_, threads), best) in crowds.iter().zip(best) {
+                *best = best.max(throughput(clock, contestant, *threads));
+            }
+        }
+    }
+    let mut measured = Vec::new();
+    for (contestant, best) in contestants.iter().zip(best) {
+        for ((metric, _), value) in crowds.iter().zip(best) {
+            measured.push(Measurement::count(contestant.name, metric, "calls/ms", value));
+        }
+    }
+    Ok(measured)
+}
+
+/// Calls per millisecond of all threads together, from the first start to the last end.
+fn throughput(clock: SystemClock, contestant: &Contestant, threads: usize) -> f64 {
+    let barrier = Barrier::new(threads);
+    let scope = scope(0);
+    let run = || {
+        barrier.wait();
+        let start = clock.monotonic();
+        for _ in 0..CALLS {
+            drop(black_box(take(black_box(&*contestant.credential), black_box(&scope))));
+        }
+        (start, clock.monotonic())
+    };
+    let spans: Vec<(Duration, Duration)> = thread::scope(|crowd| {
+        let running: Vec<_> = (0..threads).map(|_| crowd.spawn(run)).collect();
+        running.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let first = spans.iter().map(|(start, _)| *start).min().unwrap_or_default();
+    let last = spans.iter().map(|(_, end)| *end).max().unwrap_or_default();
+    let calls = f64::from(CALLS) * spans.len() as f64;
+    calls / (last.saturating_sub(first).as_secs_f64() * 1e3)
+}
