@@ -109,7 +109,25 @@ pub(crate) enum Assigned {
 #[serde(from = "Vec<RoleAssignment>", into = "Vec<RoleAssignment>")]
 pub(crate) struct Authorization {
     assignments: Vec<RoleAssignment>,
-    by_principal: HashMap<Uuid, Vec<usize>>,
+    by_principal: HashMap<Uuid, Held>,
+}
+
+/// Where the assignments of one principal are.
+#[derive(Debug, Clone, Default)]
+struct Held {
+    /// All of them, oldest first.
+    all: Vec<usize>,
+    /// By scope in lower case: a decision looks up the scope of the request and those above it,
+    /// so that its cost does not grow with the number of assignments.
+    at_scope: HashMap<String, Vec<usize>>,
+}
+
+impl Held {
+    fn add(&mut self, at: usize, assignment: &RoleAssignment) {
+        let scope = assignment.scope.upwards().next().unwrap_or_default();
+        self.all.push(at);
+        self.at_scope.entry(scope.to_owned()).or_default().push(at);
+    }
 }
 
 impl Authorization {
@@ -134,7 +152,7 @@ impl Authorization {
             return Err(AssignError::Exists { existing: twin.name });
         }
         let at = self.assignments.len();
-        self.by_principal.entry(assignment.principal_id).or_default().push(at);
+        self.by_principal.entry(assignment.principal_id).or_default().add(at, &assignment);
         self.assignments.push(assignment);
         Ok(Assigned::Created)
     }
@@ -161,7 +179,7 @@ impl Authorization {
 
     /// The assignments of a principal.
     pub(crate) fn of_principal(&self, principal_id: Uuid) -> impl Iterator<Item = &RoleAssignment> {
-        let places = self.by_principal.get(&principal_id).map_or(&[][..], Vec::as_slice);
+        let places = self.by_principal.get(&principal_id).map_or(&[][..], |held| &held.all);
         places.iter().filter_map(|at| self.assignments.get(*at))
     }
 
@@ -172,14 +190,27 @@ impl Authorization {
     ) -> Result<&RoleAssignment, NearestMiss<'_>> {
         let action = request.action.to_ascii_lowercase();
         let catalog = RoleCatalog::built_in();
-        self.of_principal(request.principal_id)
+        self.effective(request.principal_id, request.scope)
             .find(|assignment| {
-                assignment.scope.contains(request.scope)
-                    && catalog.role(assignment.role).is_some_and(|role| {
-                        role.verdict(request.plane, &action) == roles::Verdict::Permitted
-                    })
+                catalog.role(assignment.role).is_some_and(|role| {
+                    role.verdict(request.plane, &action) == roles::Verdict::Permitted
+                })
             })
             .ok_or_else(|| explain::nearest_miss(self, request, &action))
+    }
+
+    /// The assignments of a principal that hold at a scope.
+    fn effective(
+        &self,
+        principal_id: Uuid,
+        scope: &AccessScope,
+    ) -> impl Iterator<Item = &RoleAssignment> {
+        let held = self.by_principal.get(&principal_id);
+        scope
+            .upwards()
+            .filter_map(move |scope| held?.at_scope.get(scope))
+            .flatten()
+            .filter_map(|at| self.assignments.get(*at))
     }
 
     /// The decision on a request in words, with the assignment or the miss behind it.
@@ -200,10 +231,10 @@ impl From<Authorization> for Vec<RoleAssignment> {
     }
 }
 
-fn index(assignments: &[RoleAssignment]) -> HashMap<Uuid, Vec<usize>> {
-    let mut places: HashMap<Uuid, Vec<usize>> = HashMap::new();
+fn index(assignments: &[RoleAssignment]) -> HashMap<Uuid, Held> {
+    let mut places: HashMap<Uuid, Held> = HashMap::new();
     for (at, assignment) in assignments.iter().enumerate() {
-        places.entry(assignment.principal_id).or_default().push(at);
+        places.entry(assignment.principal_id).or_default().add(at, assignment);
     }
     places
 }

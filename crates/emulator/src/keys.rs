@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for SecretText {
 /// A cryptographic operation of the emulator failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum KeyError {
+pub enum KeyError {
     /// No key could be generated.
     #[error("an RSA key could not be generated")]
     Generation,

@@ -18,19 +18,21 @@ mod tenants;
 mod vaults;
 
 use jiff::Timestamp;
-use lanyard_vocabulary::{Component, SecretName};
+use lanyard_vocabulary::Component;
 
 pub use credential::Issued;
 use credential::certificate_subject;
 pub(crate) use credential::issue_certificate;
-pub(crate) use guests::{MintError, mint_federated_token};
+#[cfg(test)]
+pub(crate) use guests::MintError;
+pub(crate) use guests::mint_federated_token;
 pub(crate) use plan::component_name;
 pub use plan::{Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, VaultPlan, WorldPlan};
 pub(crate) use roster::{Guests, Holder, Roster};
 
 use crate::call::Ids;
 use crate::drill;
-use crate::keys::RsaKey;
+use crate::keys::{KeyError, RsaKey};
 use crate::world::World;
 
 /// The world could not be made, or could not be changed.
@@ -48,6 +50,9 @@ pub enum SeedError {
     Key {
         /// What was tried, as a participle.
         step: &'static str,
+        /// What went wrong.
+        #[source]
+        source: KeyError,
     },
     /// A certificate could not be written.
     #[error("a certificate could not be written")]
@@ -80,7 +85,7 @@ pub enum SeedError {
         /// The host name of the vault.
         vault: String,
         /// The secret.
-        secret: SecretName,
+        secret: String,
     },
     /// Something that the seed made is gone.
     #[error("the world has no {what} any more")]
@@ -91,6 +96,14 @@ pub enum SeedError {
 }
 
 impl SeedError {
+    const fn generation(source: KeyError) -> Self {
+        Self::Key { step: "generated", source }
+    }
+
+    const fn reading(source: KeyError) -> Self {
+        Self::Key { step: "read", source }
+    }
+
     /// What to do about it.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
@@ -152,13 +165,13 @@ struct KeyPool(Vec<RsaKey>);
 
 impl KeyPool {
     fn filled(count: usize) -> Result<Self, SeedError> {
-        RsaKey::generate_many(count).map(Self).map_err(|_| SeedError::Key { step: "generated" })
+        RsaKey::generate_many(count).map(Self).map_err(SeedError::generation)
     }
 
     fn take(&mut self) -> Result<RsaKey, SeedError> {
         match self.0.pop() {
             Some(key) => Ok(key),
-            None => RsaKey::generate().map_err(|_| SeedError::Key { step: "generated" }),
+            None => RsaKey::generate().map_err(SeedError::generation),
         }
     }
 }

@@ -46,6 +46,13 @@ impl AccessScope {
             .is_some_and(|below| below.is_empty() || below.starts_with('/'))
     }
 
+    /// This scope and every scope above it up to `/`, each in lower case, the nearest first.
+    pub(super) fn upwards(&self) -> impl Iterator<Item = &str> {
+        std::iter::successors(Some(self.lower.as_str()), |scope| {
+            scope.rsplit_once('/').map(|(above, _)| above)
+        })
+    }
+
     /// The path of `child` below this scope, such as `secrets/name`.
     #[must_use]
     pub(crate) fn child(&self, child: &str) -> Self {
@@ -148,6 +155,23 @@ mod tests {
     }
 
     #[test]
+    fn upwards_goes_segment_by_segment_to_the_root() {
+        let scope = scope("/Subscriptions/s/resourceGroups/G");
+        let all: Vec<_> = scope.upwards().collect();
+        assert_eq!(
+            all,
+            [
+                "/subscriptions/s/resourcegroups/g",
+                "/subscriptions/s/resourcegroups",
+                "/subscriptions/s",
+                "/subscriptions",
+                ""
+            ]
+        );
+        assert_eq!(AccessScope::root().upwards().collect::<Vec<_>>(), [""]);
+    }
+
+    #[test]
     fn case_is_kept_and_ignored() {
         let mixed = scope("/Subscriptions/S/resourcegroups/RG/");
         assert_eq!(mixed.as_str(), "/Subscriptions/S/resourcegroups/RG");
@@ -169,7 +193,9 @@ mod tests {
         #[test]
         fn containment_is_by_segments(upper in path(), lower in path()) {
             let join = |segments: &[String]| scope(&format!("/{}", segments.join("/")));
-            prop_assert_eq!(join(&upper).contains(&join(&lower)), lower.starts_with(&upper));
+            let contains = lower.starts_with(&upper);
+            prop_assert_eq!(join(&upper).contains(&join(&lower)), contains);
+            prop_assert_eq!(join(&lower).upwards().any(|above| above == join(&upper).lower), contains);
         }
     }
 }

@@ -77,7 +77,7 @@ fn proofs(component: Component) -> [Proof; 2] {
     let nsg = (Control, NSG, "providers/Microsoft.Network/networkSecurityGroups/nsg", NSG_READ);
     let managed = |action| (Control, MANAGED, "", action);
     match component {
-        Component::ControlPlaneOperator => [vnet, subnet],
+        Component::ControlPlaneOperator | Component::Network => [vnet, subnet],
         Component::NodePoolManagement => [managed("Microsoft.Compute/virtualMachines/read"), nsg],
         Component::CloudProvider => [managed("Microsoft.Network/loadBalancers/read"), vnet],
         Component::File => [managed("Microsoft.Storage/storageAccounts/read"), nsg],
@@ -86,7 +86,6 @@ fn proofs(component: Component) -> [Proof; 2] {
             managed("Microsoft.Network/networkInterfaces/read"),
         ],
         Component::Ingress => [subnet, managed("Microsoft.Network/privateDnsZones/A/read")],
-        Component::Network => [vnet, subnet],
         Component::ImageRegistry => [
             managed("Microsoft.Storage/storageAccounts/blobServices/containers/read"),
             managed("Microsoft.Storage/storageAccounts/fileServices/shares/read"),

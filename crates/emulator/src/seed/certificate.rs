@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::SeedError;
 use crate::certificates::{common_name, set_validity};
 use crate::directory::CertificateAuthority;
-use crate::keys::RsaKey;
+use crate::keys::{KeyError, RsaKey};
 
 /// When a certificate is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ struct Signer<'a> {
 
 impl<'a> Signer<'a> {
     fn new(key: &'a RsaKey) -> Result<Self, SeedError> {
-        let public = key.public_der().map_err(|_| SeedError::Key { step: "read" })?;
+        let public = key.public_der().map_err(SeedError::reading)?;
         Ok(Self { key, public })
     }
 }
@@ -114,6 +114,7 @@ impl PublicKeyData for Signer<'_> {
 
 impl SigningKey for Signer<'_> {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
-        self.key.sign_rs256(message).map_err(|_| rcgen::Error::RemoteKeyError)
+        // rcgen has no room for the cause: it knows only that a key outside of it failed.
+        self.key.sign_rs256(message).map_err(|_failed: KeyError| rcgen::Error::RemoteKeyError)
     }
 }

@@ -13,7 +13,7 @@ use super::{Holder, SeedError, bundle, certificate, document};
 use crate::call::Ids;
 use crate::drill::Fault;
 use crate::keys::{RsaKey, SecretText};
-use crate::services::keyvault::{Attributes, MAX_VALUE_BYTES, SecretContent, Version};
+use crate::services::keyvault::{Attributes, MAX_VALUE_BYTES, SecretContent, Recoverable, Version};
 use crate::world::World;
 
 /// A credential that was issued: what may be told of it.
@@ -57,7 +57,7 @@ pub(crate) fn issue_certificate(
 ) -> Result<Issued, SeedError> {
     let holder = world.roster.holder(component).ok_or(SeedError::NoIdentity { component })?;
     let decoy = holder.has_wrong_key();
-    let generate = || RsaKey::generate().map_err(|_| SeedError::Key { step: "generated" });
+    let generate = || RsaKey::generate().map_err(SeedError::generation);
     let material = Material { key: generate()?, decoy: decoy.then(generate).transpose()?, padding };
     issue(world, component, ids, now, &material)
 }
@@ -84,10 +84,10 @@ pub(super) fn issue(
     let version = secret_version(id.clone(), value, stamps, now);
     let vault =
         world.vaults.at_host_mut(&holder.vault_host).ok_or(SeedError::Gone { what: "vault" })?;
-    vault.secrets.push(holder.secret_name.as_str(), version).map_err(|_| {
+    vault.secrets.push(holder.secret_name.as_str(), version).map_err(|Recoverable| {
         SeedError::SecretDeleted {
             vault: holder.vault_host.clone(),
-            secret: holder.secret_name.clone(),
+            secret: holder.secret_name.to_string(),
         }
     })?;
     let not_before = stamps.validity.not_before;

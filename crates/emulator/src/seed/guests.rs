@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, ClientId, RoleDefinitionId, SecretName};
+use lanyard_vocabulary::{ArmResourceId, ClientId, RoleDefinitionId};
 use serde_json::json;
 use uuid::{Uuid, uuid};
 
@@ -17,9 +17,9 @@ use crate::call::Ids;
 use crate::directory::{
     ClientSecret, FederatedCredential, KeyCredential, Principal, PrincipalKind, TrustedIssuer,
 };
-use crate::keys::{RsaKey, SecretText};
+use crate::keys::{KeyError, RsaKey, SecretText};
 use crate::services::keyvault::{
-    Attributes, CertificateContent, KeyContent, SecretContent, Version,
+    Attributes, CertificateContent, KeyContent, SecretContent, Recoverable, Version,
 };
 use crate::world::World;
 
@@ -40,14 +40,14 @@ const SECRET: &str = "guest-secret";
 const CERTIFICATE: &str = "guest-certificate";
 
 /// Why no subject token was made.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum MintError {
     /// The world was seeded without guests, so it has no issuer of subject tokens.
     #[error("the world has no issuer of subject tokens")]
     NoIssuer,
     /// The issuer's key could not sign.
-    #[error("the issuer's key could not sign")]
-    Signing,
+    #[error("no subject token could be signed")]
+    Signing(#[source] KeyError),
 }
 
 /// A subject token of the seeded issuer, valid for ten minutes, as a cluster would project it.
@@ -81,7 +81,7 @@ pub(crate) fn mint_federated_token(
         URL_SAFE_NO_PAD.encode(header.to_string()),
         URL_SAFE_NO_PAD.encode(claims.to_string())
     );
-    let signature = key.sign_rs256(signed.as_bytes()).map_err(|_| MintError::Signing)?;
+    let signature = key.sign_rs256(signed.as_bytes()).map_err(MintError::Signing)?;
     Ok(SecretText::new(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))))
 }
 
@@ -117,7 +117,7 @@ impl Seed<'_> {
             subject: SUBJECT.to_owned(),
             audience: AUDIENCE.to_owned(),
             vault_host: self.vault_host(&self.plan.vault.name),
-            secret_name: object_name(SECRET)?,
+            secret_name: SECRET.to_owned(),
         });
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Seed<'_> {
     /// A user-assigned identity that tokens of the seeded issuer may stand for.
     fn add_workload(&mut self) -> Result<ClientId, SeedError> {
         let client_id = ClientId::from(self.ids.uuid());
-        let resource_id = self.identity_id(&self.platform_group(), "guest-workload");
+        let resource_id = Self::identity_id(&self.platform_group(), "guest-workload");
         let tenant = self.plan.vault.tenant.clone();
         self.add_identity(&resource_id, &tenant, client_id);
         if let Some(principal) = self.world.directory.by_client_mut(client_id) {
@@ -188,12 +188,10 @@ impl Seed<'_> {
             content_type: Some("text/plain".to_owned()),
             key_version: None,
         };
-        let taken = |name: &str| {
-            let secret = object_name(name);
-            let vault = host.clone();
-            move |_| match secret {
-                Ok(secret) => SeedError::SecretDeleted { vault, secret },
-                Err(error) => error,
+        let taken = |secret: &str| {
+            let (vault, secret) = (host.clone(), secret.to_owned());
+            move |Recoverable| {
+                SeedError::SecretDeleted { vault, secret }
             }
         };
         vault.secrets.push(SECRET, version(plain_id, attributes, plain)).map_err(taken(SECRET))?;
@@ -248,8 +246,4 @@ impl Seed<'_> {
 
 fn version<T>(id: String, attributes: Attributes, content: T) -> Version<T> {
     Version { id, attributes, tags: BTreeMap::new(), content }
-}
-
-fn object_name(name: &str) -> Result<SecretName, SeedError> {
-    name.parse().map_err(|_| SeedError::Gone { what: "guest object with a valid name" })
 }

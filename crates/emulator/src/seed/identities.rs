@@ -42,7 +42,7 @@ impl Seed<'_> {
         let component = identity.component;
         let client_id = identity.client_id.unwrap_or_else(|| self.ids.uuid().into());
         let name = format!("{}-{}", plan.infra_id, component.facts().service_name);
-        let resource_id = self.identity_id(&self.managed_group(), &name);
+        let resource_id = Self::identity_id(&self.managed_group(), &name);
         let object_id = self.add_identity(&resource_id, &plan.tenant, client_id);
         if let Some(principal) = self.world.directory.by_client_mut(client_id) {
             principal.subject_name_issuer = Some(SubjectNameIssuer {
@@ -97,7 +97,7 @@ impl Seed<'_> {
         object_id
     }
 
-    pub(super) fn identity_id(&self, group: &ArmResourceId, name: &str) -> ArmResourceId {
+    pub(super) fn identity_id(group: &ArmResourceId, name: &str) -> ArmResourceId {
         group.provider("Microsoft.ManagedIdentity/userAssignedIdentities", name)
     }
 
@@ -126,7 +126,7 @@ impl Seed<'_> {
     pub(super) fn add_vault_reader(&mut self) {
         let plan = self.plan;
         let client_id = plan.vault_reader_client_id;
-        let resource_id = self.identity_id(&self.platform_group(), READER);
+        let resource_id = Self::identity_id(&self.platform_group(), READER);
         let reader = self.add_identity(&resource_id, &plan.vault.tenant, client_id);
         self.world.imds.assigned.push(client_id);
         let host = self.vault_host(&plan.vault.name);

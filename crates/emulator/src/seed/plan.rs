@@ -185,6 +185,7 @@ pub(crate) mod component_name {
     use lanyard_vocabulary::Component;
     use serde::{Deserialize, Deserializer, Serializer, de};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
     pub(crate) fn serialize<S: Serializer>(
         component: &Component,
         serializer: S,

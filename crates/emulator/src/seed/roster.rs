@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
+use lanyard_vocabulary::cloud::Endpoints;
 use lanyard_vocabulary::{
     ArmResourceId, ClientId, Cloud, Component, ObjectEncoding, SecretName, TenantId,
 };
@@ -83,7 +84,7 @@ pub(crate) struct Guests {
     /// The vault that they may read.
     pub(crate) vault_host: String,
     /// The secret that they may read, the certificate and the key beside it.
-    pub(crate) secret_name: SecretName,
+    pub(crate) secret_name: String,
 }
 
 impl Roster {
@@ -124,6 +125,6 @@ impl Holder {
             // The same service under a name that is no issuer of assertions' audiences.
             return "https://sts.windows.net/".to_owned();
         }
-        self.cloud.endpoints().map(|known| known.authority_url()).unwrap_or_default()
+        self.cloud.endpoints().map(Endpoints::authority_url).unwrap_or_default()
     }
 }

@@ -6,7 +6,9 @@ use lanyard_vocabulary::{ArmResourceId, SecretName, TenantId, VaultName};
 use serde_json::json;
 
 use super::{Seed, SeedError};
-use crate::services::keyvault::{Attributes, KeyContent, Vault, VaultSettings, Version};
+use crate::services::keyvault::{
+    Attributes, KeyContent, Recoverable, Vault, VaultSettings, Version,
+};
 
 impl Seed<'_> {
     pub(super) fn add_vaults(&mut self) -> Result<(), SeedError> {
@@ -67,7 +69,7 @@ impl Seed<'_> {
         vault
             .keys
             .push(name.as_str(), version)
-            .map_err(|_| SeedError::SecretDeleted { vault: host, secret: name.clone() })
+            .map_err(|Recoverable| SeedError::SecretDeleted { vault: host, secret: name.to_string() })
     }
 
     /// The host name of a vault.

@@ -36,7 +36,7 @@ mod storage;
 use http::Method;
 use jiff::Timestamp;
 
-pub(crate) use resources::{RESOURCE_GROUP, Resource, Resources, Stored, Subscription};
+pub(crate) use resources::{RESOURCE_GROUP, Resource, Resources, Subscription};
 
 use crate::operations::{Operation, Support};
 use crate::world::World;

@@ -19,7 +19,7 @@ use http::Method;
 pub(crate) use gate::object_scope;
 pub(crate) use kind::ObjectKind;
 pub(crate) use secrets::MAX_VALUE_BYTES;
-pub(crate) use shelf::{Attributes, Shelf, Version};
+pub(crate) use shelf::{Attributes, Recoverable, Shelf, Version};
 pub(crate) use vault::{
     AccessPolicy, CertificateContent, DeletedVault, KeyContent, SecretContent, Vault,
     VaultSettings, Vaults,

@@ -158,8 +158,8 @@ fn with_allowance(call: &Call<'_>, reply: Reply) -> Reply {
 pub(super) fn list(call: &Call<'_>, items: Vec<Value>) -> Result<Reply, Reply> {
     let number = |name: &str| match call.request.query(name) {
         None => Ok(None),
-        Some(text) => text.parse::<usize>().map(Some).map_err(|_| {
-            bad_request("InvalidQueryParameter", format!("`{name}={text}` is not a number."))
+        Some(text) => text.parse::<usize>().map(Some).map_err(|error| {
+            bad_request("InvalidQueryParameter", format!("`{name}={text}`: {error}."))
         }),
     };
     let skip = number("$skiptoken")?.unwrap_or(0);

@@ -3,7 +3,7 @@
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
-use lanyard_vocabulary::VaultName;
+use lanyard_vocabulary::{ParseIdentifierError, VaultName};
 use serde_json::{Value, json};
 
 use super::gate::{body, empty, enter, path_scope, reply, require_group, scope};
@@ -214,14 +214,16 @@ fn settings_of(body: &Value, rbac: bool) -> Result<VaultSettings, Reply> {
     let refuse = |message: &str| bad_request("BadRequest", message);
     let properties = body.get("properties").unwrap_or(&Value::Null);
     let tenant = properties.get("tenantId").and_then(Value::as_str).unwrap_or_default();
-    let tenant = tenant.parse().map_err(|_| refuse("`properties.tenantId` is missing."))?;
+    let tenant = tenant.parse().map_err(|error: ParseIdentifierError| {
+        refuse(&format!("`properties.tenantId`: {error}."))
+    })?;
     if properties.pointer("/sku/name").and_then(Value::as_str).is_none() {
         return Err(refuse("`properties.sku.name` is missing."));
     }
     let access_policies: Vec<AccessPolicy> = match properties.get("accessPolicies") {
         None | Some(Value::Null) => Vec::new(),
         Some(given) => serde_json::from_value(given.clone())
-            .map_err(|_| refuse("`properties.accessPolicies` is not a list of access policies."))?,
+            .map_err(|error| refuse(&format!("`properties.accessPolicies`: {error}.")))?,
     };
     let days = properties.get("softDeleteRetentionInDays").and_then(Value::as_u64).unwrap_or(90);
     let retention_days = u16::try_from(days)
@@ -247,7 +249,7 @@ fn finish(body: &mut Value, host: &str, settings: &VaultSettings) {
 
 fn vault_name(call: &Call<'_>) -> Result<VaultName, Reply> {
     let name = call.parameter("name");
-    name.parse().map_err(|error: lanyard_vocabulary::ParseIdentifierError| {
+    name.parse().map_err(|error: ParseIdentifierError| {
         bad_request("VaultNameNotValid", format!("{error}."))
     })
 }

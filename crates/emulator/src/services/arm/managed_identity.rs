@@ -139,9 +139,10 @@ fn read_federated(call: &mut Call<'_>) -> Result<Reply, Reply> {
 fn create_federated(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let (identity, id) = (identity_scope(call)?, path_scope(call)?);
     enter(call, &format!("{FEDERATED}/write"), &id)?;
-    let client = require_identity(call, &identity)?.client_id;
+    require_identity(call, &identity)?;
     let credential = parse_federated(call.parameter("child"), &body(call)?)?;
-    let Some(principal) = call.world_mut().directory.by_client_mut(client) else {
+    let resource = resource_id(&identity)?;
+    let Some(principal) = call.world_mut().directory.by_resource_mut(&resource) else {
         return Err(Refusal::NoResource(&identity).reply());
     };
     let status = put_federated(principal, credential.clone())?;
@@ -151,9 +152,10 @@ fn create_federated(call: &mut Call<'_>) -> Result<Reply, Reply> {
 fn delete_federated(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let (identity, id) = (identity_scope(call)?, path_scope(call)?);
     enter(call, &format!("{FEDERATED}/delete"), &id)?;
-    let client = require_identity(call, &identity)?.client_id;
+    require_identity(call, &identity)?;
     let name = call.parameter("child").to_owned();
-    let Some(principal) = call.world_mut().directory.by_client_mut(client) else {
+    let resource = resource_id(&identity)?;
+    let Some(principal) = call.world_mut().directory.by_resource_mut(&resource) else {
         return Err(Refusal::NoResource(&identity).reply());
     };
     let before = principal.federated_credentials.len();

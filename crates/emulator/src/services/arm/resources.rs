@@ -51,9 +51,8 @@ pub(crate) struct Resource {
 impl Resource {
     /// A new resource.
     pub(crate) fn new(id: AccessScope, kind: &str, body: Value, now: Timestamp) -> Self {
-        let body = match body {
-            Value::Object(body) => body,
-            _ => Map::new(),
+        let Value::Object(body) = body else {
+            return Self { id, kind: kind.to_owned(), body: Map::new(), created: now, changed: now };
         };
         Self { id, kind: kind.to_owned(), body, created: now, changed: now }
     }
@@ -84,15 +83,6 @@ impl Resource {
     pub(crate) fn property(&self, name: &str) -> Option<&Value> {
         self.body.get("properties")?.get(name)
     }
-
-    /// Sets a property.
-    pub(crate) fn set_property(&mut self, name: &str, value: Value) {
-        let properties = self.body.entry("properties").or_insert(Value::Null);
-        if !properties.is_object() {
-            *properties = json!({});
-        }
-        properties[name] = value;
-    }
 }
 
 fn key(scope: &AccessScope) -> String {
@@ -112,17 +102,13 @@ impl Resources {
 
     /// Stores a resource. One that exists keeps its id, its type and its time of creation.
     pub(crate) fn store(&mut self, resource: Resource) -> Stored {
-        match self.by_id.get_mut(&key(&resource.id)) {
-            Some(held) => {
-                held.body = resource.body;
-                held.changed = resource.changed;
-                Stored::Replaced
-            }
-            None => {
-                self.by_id.insert(key(&resource.id), resource);
-                Stored::Created
-            }
+        if let Some(held) = self.by_id.get_mut(&key(&resource.id)) {
+            held.body = resource.body;
+            held.changed = resource.changed;
+            return Stored::Replaced;
         }
+        self.by_id.insert(key(&resource.id), resource);
+        Stored::Created
     }
 
     /// A resource, to change.

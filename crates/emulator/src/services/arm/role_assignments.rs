@@ -196,20 +196,20 @@ fn require_scope(call: &Call<'_>, at: &AccessScope) -> Result<(), Reply> {
 
 fn assignment_name(call: &Call<'_>) -> Result<Uuid, Reply> {
     let name = call.parameter("name");
-    Uuid::try_parse(name).map_err(|_| {
+    Uuid::try_parse(name).map_err(|error| {
         bad_request(
             "InvalidRoleAssignmentId",
-            format!("The role assignment name '{name}' is not a GUID."),
+            format!("The role assignment name '{name}' is not a GUID: {error}."),
         )
     })
 }
 
 /// The built-in role of this name. HyperShift sends a display name where a GUID belongs.
 fn definition(name: &str) -> Result<&'static RoleDefinition, Reply> {
-    let id = Uuid::try_parse(name).map_err(|_| {
+    let id = Uuid::try_parse(name).map_err(|error| {
         bad_request(
             "InvalidRoleDefinitionId",
-            format!("The role definition '{name}' is not a GUID."),
+            format!("The role definition '{name}' is not a GUID: {error}."),
         )
     })?;
     RoleCatalog::built_in()

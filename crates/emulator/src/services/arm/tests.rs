@@ -507,3 +507,27 @@ fn what_is_not_implemented_says_so() {
     let reply = visit.ask(visit.owner, "PUT", &path, "{}");
     assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
 }
+
+#[test]
+fn the_control_api_explains_a_decision() {
+    let visit = Visit::new();
+    let disk = visit.client(Component::Disk);
+    let ask = |query: &str| {
+        let url = format!("http://127.0.0.1/lanyard/v1/access?{query}");
+        visit.probe.get(Door::Port, &url, &[("x-lanyard-control", "1")])
+    };
+    let read = |kind: &str, group: &str| {
+        format!("principal={disk}&action=Microsoft.{kind}/read&scope={GROUP}/{group}")
+    };
+    let granted = body(&ask(&read("Compute/disks", "demo-abcde")));
+    assert_eq!(granted["granted"], true);
+    assert_eq!(granted["role"], "Azure Red Hat OpenShift Disk Storage Operator");
+    let elsewhere = body(&ask(&read("Compute/disks", "dns")));
+    assert_eq!(elsewhere["granted"], false);
+    assert!(elsewhere["reason"].as_str().unwrap().contains("is assigned at"), "{elsewhere}");
+    for query in ["principal=x&action=a&scope=/", "action=a&scope=/", "principal=x"] {
+        assert_eq!(ask(query).status, StatusCode::BAD_REQUEST, "{query}");
+    }
+    let planes = format!("{}&plane=both", read("Compute/disks", "dns"));
+    assert_eq!(code(&ask(&planes)), "AccessInvalid");
+}

@@ -14,7 +14,7 @@ use super::kind::{
 };
 use super::objects::{Kept, PageRequest, attributes, object_id, requested, version_id};
 use super::refusal::Refusal;
-use super::shelf::{Attributes, Shelf, VaultObject, Version};
+use super::shelf::{Attributes, Shelf, ShelfProblem, VaultObject, Version};
 use super::vault::{SecretContent, Vault};
 use crate::call::Call;
 use crate::keys::SecretText;
@@ -100,8 +100,8 @@ pub(super) fn set(call: &mut Call<'_>) -> Result<Reply, Reply> {
         content: SecretContent { value, content_type: body.content_type, key_version: None },
     };
     let vault = entered_mut(call)?;
-    let outcome =
-        vault.secrets.push(&name, version).and_then(|()| vault.secrets.version(&name, None));
+    let pushed = vault.secrets.push(&name, version).map_err(ShelfProblem::from);
+    let outcome = pushed.and_then(|()| vault.secrets.version(&name, None));
     match outcome {
         Ok((object, version)) => {
             Ok(Reply::json(StatusCode::OK, &SecretContent::bundle(vault, &object.name, version)))
@@ -236,7 +236,7 @@ fn stamp(name: &str, seconds: Option<i64>) -> Result<Option<Timestamp>, Reply> {
     seconds
         .map(Timestamp::from_second)
         .transpose()
-        .map_err(|_| bad(format!("`attributes.{name}` is no time in seconds since 1970")))
+        .map_err(|error| bad(format!("`attributes.{name}` is no time in seconds: {error}")))
 }
 
 fn body<T: serde::de::DeserializeOwned>(call: &Call<'_>) -> Result<T, Reply> {

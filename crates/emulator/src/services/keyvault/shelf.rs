@@ -72,6 +72,16 @@ pub(crate) enum ShelfProblem {
     Recoverable,
 }
 
+/// A name cannot be used: it belongs to a deleted object that can be recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Recoverable;
+
+impl From<Recoverable> for ShelfProblem {
+    fn from(Recoverable: Recoverable) -> Self {
+        Self::Recoverable
+    }
+}
+
 impl Attributes {
     /// Enabled, without `nbf` and `exp`.
     pub(crate) fn new(now: Timestamp) -> Self {
@@ -101,14 +111,14 @@ impl<T> VaultObject<T> {
 
 impl<T> Shelf<T> {
     /// Adds a version, with a new object if there is none of the name.
-    pub(crate) fn push(&mut self, name: &str, version: Version<T>) -> Result<(), ShelfProblem> {
+    pub(crate) fn push(&mut self, name: &str, version: Version<T>) -> Result<(), Recoverable> {
         let object = self.objects.entry(name.to_ascii_lowercase()).or_insert_with(|| VaultObject {
             name: name.to_owned(),
             versions: Vec::new(),
             deletion: None,
         });
         if object.deletion.is_some() {
-            return Err(ShelfProblem::Recoverable);
+            return Err(Recoverable);
         }
         object.versions.push(version);
         Ok(())
@@ -255,7 +265,7 @@ mod tests {
         let retention = SignedDuration::from_hours(24);
         shelf.delete("a", Timestamp::UNIX_EPOCH, retention).unwrap();
         assert_eq!(shelf.object("a").unwrap_err(), ShelfProblem::Missing);
-        assert_eq!(shelf.push("a", version("2")), Err(ShelfProblem::Recoverable));
+        assert_eq!(shelf.push("a", version("2")), Err(Recoverable));
         shelf.recover("a").unwrap();
         shelf.push("a", version("2")).unwrap();
         assert_eq!(shelf.purge("a"), Err(ShelfProblem::Missing));
