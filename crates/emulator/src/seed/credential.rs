@@ -13,7 +13,7 @@ use super::{Holder, SeedError, bundle, certificate, document};
 use crate::call::Ids;
 use crate::drill::Fault;
 use crate::keys::{RsaKey, SecretText};
-use crate::services::keyvault::{Attributes, MAX_VALUE_BYTES, SecretContent, Recoverable, Version};
+use crate::services::keyvault::{Attributes, MAX_VALUE_BYTES, Recoverable, SecretContent, Version};
 use crate::world::World;
 
 /// A credential that was issued: what may be told of it.

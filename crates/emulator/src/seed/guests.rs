@@ -19,7 +19,7 @@ use crate::directory::{
 };
 use crate::keys::{KeyError, RsaKey, SecretText};
 use crate::services::keyvault::{
-    Attributes, CertificateContent, KeyContent, SecretContent, Recoverable, Version,
+    Attributes, CertificateContent, KeyContent, Recoverable, SecretContent, Version,
 };
 use crate::world::World;
 
@@ -190,9 +190,7 @@ impl Seed<'_> {
         };
         let taken = |secret: &str| {
             let (vault, secret) = (host.clone(), secret.to_owned());
-            move |Recoverable| {
-                SeedError::SecretDeleted { vault, secret }
-            }
+            move |Recoverable| SeedError::SecretDeleted { vault, secret }
         };
         vault.secrets.push(SECRET, version(plain_id, attributes, plain)).map_err(taken(SECRET))?;
         attributes.not_before = Some(validity.not_before);

@@ -66,10 +66,10 @@ impl Seed<'_> {
         let host = self.vault_host(vault);
         let vault =
             self.world.vaults.at_host_mut(&host).ok_or(SeedError::Gone { what: "vault" })?;
-        vault
-            .keys
-            .push(name.as_str(), version)
-            .map_err(|Recoverable| SeedError::SecretDeleted { vault: host, secret: name.to_string() })
+        vault.keys.push(name.as_str(), version).map_err(|Recoverable| SeedError::SecretDeleted {
+            vault: host,
+            secret: name.to_string(),
+        })
     }
 
     /// The host name of a vault.

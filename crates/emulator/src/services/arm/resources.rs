@@ -52,7 +52,13 @@ impl Resource {
     /// A new resource.
     pub(crate) fn new(id: AccessScope, kind: &str, body: Value, now: Timestamp) -> Self {
         let Value::Object(body) = body else {
-            return Self { id, kind: kind.to_owned(), body: Map::new(), created: now, changed: now };
+            return Self {
+                id,
+                kind: kind.to_owned(),
+                body: Map::new(),
+                created: now,
+                changed: now,
+            };
         };
         Self { id, kind: kind.to_owned(), body, created: now, changed: now }
     }

@@ -153,6 +153,11 @@ impl Vaults {
     pub(crate) fn remove(&mut self, host: &str) -> Option<Vault> {
         self.by_host.remove(host)
     }
+
+    /// Every vault, by host name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Vault> {
+        self.by_host.values()
+    }
 }
 
 impl DeletedVault {
