@@ -314,3 +314,76 @@ fn what_is_printed_for_debugging_holds_no_secret() {
         assert!(!printed.contains(secret), "{secret}");
     }
 }
+
+/// Everything that any crate of the process logs on this thread, at every level.
+#[derive(Clone, Default)]
+struct Everything(Arc<parking_lot::Mutex<String>>);
+
+impl tracing::field::Visit for Everything {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        use std::fmt::Write as _;
+        writeln!(self.0.lock(), "{}={value:?}", field.name()).unwrap();
+    }
+}
+
+impl tracing::Subscriber for Everything {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        span.record(&mut self.clone());
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn no_log_of_any_level_holds_a_secret() {
+    let logged = Everything::default();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tracing::subscriber::with_default(logged.clone(), || {
+        runtime.block_on(async {
+            let emulator = started(testing::world()).await;
+            let body = json_of(token(&proxied(&emulator)).await).await;
+            assert_eq!(body["token_type"], "Bearer");
+            tracing::info!("the end");
+            emulator.shutdown().await;
+        });
+    });
+    let logged = logged.0.lock();
+    assert!(logged.contains("the end"), "the subscriber hears something");
+    for secret in [SECRET, "eyJ", "PRIVATE KEY", "client_secret"] {
+        assert!(!logged.contains(secret), "{secret}");
+    }
+}
+
+#[tokio::test]
+async fn tls_on_the_port_itself_speaks_for_the_name_that_is_asked_for() {
+    let emulator = started(testing::world()).await;
+    let address = emulator.address();
+    let authority = reqwest::Certificate::from_pem(emulator.ca_pem().as_bytes()).unwrap();
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([authority])
+        .resolve(LOGIN, address)
+        .resolve("example.com", address)
+        .build()
+        .unwrap();
+    let ask = |host: &str| {
+        client.get(format!("https://{host}:{}/common/discovery/keys", address.port())).send()
+    };
+    assert_eq!(ask(LOGIN).await.unwrap().status(), StatusCode::OK);
+    assert!(ask("example.com").await.is_err());
+}
