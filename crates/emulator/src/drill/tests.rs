@@ -72,3 +72,32 @@ fn a_drill_for_a_component_without_an_identity_is_refused() {
     let error = apply_drill(&mut world, drill, &mut ids, NOW).unwrap_err();
     assert!(matches!(error, SeedError::NoIdentity { component: Component::File }));
 }
+
+#[test]
+fn drills_of_a_plan_take_away_what_they_name_and_leave_the_rest() {
+    let mut plan = plan();
+    plan.kms_key = None;
+    let drills = [
+        (Fault::MissingSecret, Component::Disk),
+        (Fault::VaultRole, Component::File),
+        (Fault::UnknownApplication, Component::Network),
+        (Fault::ArmRole, Component::Ingress),
+    ];
+    plan.drills = drills.into_iter().map(|(fault, component)| Drill { fault, component }).collect();
+    let (world, _) = seeded(&plan);
+    for component in Component::ALL {
+        let drill = drills.iter().find(|(_, broken)| *broken == component).map(|(fault, _)| *fault);
+        let holder = world.roster.holder(component).unwrap();
+        let vault = world.vaults.at_host(&holder.vault_host).unwrap();
+        let scope = object_scope(vault, ObjectKind::Secret, holder.secret_name.as_str());
+        let found = [
+            (Fault::MissingSecret, vault.secrets.object(holder.secret_name.as_str()).is_err()),
+            (Fault::VaultRole, !world.authorization.iter().any(|held| held.scope == scope)),
+            (Fault::UnknownApplication, world.directory.by_client(holder.client_id).is_none()),
+            (Fault::ArmRole, world.authorization.of_principal(holder.object_id).next().is_none()),
+        ];
+        for (fault, broken) in found {
+            assert_eq!(broken, drill == Some(fault), "{component}: {fault}");
+        }
+    }
+}

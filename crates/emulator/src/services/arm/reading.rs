@@ -13,8 +13,13 @@ use crate::request::Reply;
 
 /// `GET {id}` of a resource: permission `<type>/read`.
 pub(super) fn read(call: &mut Call<'_>) -> Result<Reply, Reply> {
-    let resource = enter_and_find(call)?.wire();
-    Ok(reply(call, StatusCode::OK, &resource))
+    let (wire, etag) = {
+        let resource = enter_and_find(call)?;
+        (resource.wire(), resource.etag())
+    };
+    let tagged = wire.get("etag").is_some();
+    let reply = reply(call, StatusCode::OK, &wire);
+    Ok(if tagged { reply.with_header("etag", etag) } else { reply })
 }
 
 /// The resource that a `GET` names, for a caller who may read it.

@@ -55,12 +55,16 @@ impl Refusal<'_> {
         let reply =
             Reply::json(status, &error).with_header("x-ms-failure-cause", "gateway").because(code);
         match self {
-            Self::Token { authority, message, .. } => reply.with_header(
-                "www-authenticate",
-                format!(
-                    "Bearer authorization_uri=\"{authority}\", error=\"invalid_token\", error_description=\"{message}\""
-                ),
-            ),
+            Self::Token { authority, message, .. } => {
+                // The message repeats what the token says, and a quote would end the value.
+                let message = message.replace('"', "'");
+                reply.with_header(
+                    "www-authenticate",
+                    format!(
+                        "Bearer authorization_uri=\"{authority}\", error=\"invalid_token\", error_description=\"{message}\""
+                    ),
+                )
+            }
             Self::Unauthorized { action, scope, .. } => {
                 reply.because(format!("{code}: {action} at {scope}"))
             }

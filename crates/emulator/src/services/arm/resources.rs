@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use lanyard_vocabulary::{SubscriptionId, TenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use crate::authorization::AccessScope;
 
@@ -74,6 +75,9 @@ impl Resource {
         wire.insert("id".to_owned(), json!(self.id.as_str()));
         wire.insert("name".to_owned(), json!(self.name()));
         wire.insert("type".to_owned(), json!(self.kind));
+        if self.kind.starts_with("Microsoft.Network/") {
+            wire.insert("etag".to_owned(), json!(self.etag()));
+        }
         if self.kind != RESOURCE_GROUP {
             wire.entry("systemData").or_insert_with(|| {
                 json!({
@@ -83,6 +87,12 @@ impl Resource {
             });
         }
         Value::Object(wire)
+    }
+
+    /// The entity tag: another one after every write.
+    pub(crate) fn etag(&self) -> String {
+        let state = format!("{} {}", self.id.as_str().to_ascii_lowercase(), self.changed);
+        format!("W/\"{}\"", Uuid::new_v5(&Uuid::NAMESPACE_URL, state.as_bytes()))
     }
 
     /// A property, if the resource has it.

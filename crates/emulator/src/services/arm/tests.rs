@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::drill::{Drill, Fault, apply_drill};
 use crate::engine::Door;
 use crate::request::Reply;
-use crate::seed::tests::{NOW, nine, token};
+use crate::seed::tests::{NOW, nine, plan, seeded, token};
 use crate::testing::{Probe, body};
 
 const ARM: &str = "https://management.azure.com";
@@ -138,6 +138,8 @@ fn ids_keep_their_case_and_paths_are_found_in_any() {
         format!("{GROUP}/demo-vnet-abcde/providers/Microsoft.Network/virtualNetworks/vnet")
     );
     assert_eq!(found["type"], "Microsoft.Network/virtualNetworks");
+    let tagged = visit.get(visit.owner, &path);
+    assert_eq!(header(&tagged, "etag"), found["etag"].as_str());
     assert_eq!(found["properties"]["subnets"][0]["name"], "default");
 }
 
@@ -530,4 +532,19 @@ fn the_control_api_explains_a_decision() {
     }
     let planes = format!("{}&plane=both", read("Compute/disks", "dns"));
     assert_eq!(code(&ask(&planes)), "AccessInvalid");
+}
+
+#[test]
+fn a_token_of_another_tenant_than_the_subscriptions_is_refused() {
+    let mut two_tenants = plan();
+    two_tenants.identities.clear();
+    two_tenants.kms_key = None;
+    let (world, _) = seeded(&two_tenants);
+    let reader = two_tenants.vault_reader_client_id;
+    let visit = Visit { probe: Probe::new(world), owner: reader, reader };
+    let reply = visit.get(reader, GROUP);
+    assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(code(&reply), "InvalidAuthenticationTokenTenant");
+    let challenge = header(&reply, "www-authenticate").unwrap();
+    assert!(challenge.contains("/11111111-1111-4111-8111-111111111111\""), "{challenge}");
 }
