@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::{RawResponse, Transport, Url};
 
-use self::endpoint::{Endpoint, ManagedIdentityId, Question};
+use self::endpoint::{Endpoint, IMDS, ManagedIdentityId, Question};
 use self::error::ManagedIdentityError;
 use crate::entra::response::parse_token_response;
 use crate::health::TokenHealth;
@@ -223,8 +223,8 @@ fn endpoint_of(
         (None, Some(_)) => Err(half("IDENTITY_HEADER", "IDENTITY_ENDPOINT")),
         (None, None) => {
             let host = settings.imds_host.filter(|host| !host.is_empty());
-            let host = host.map(|host| parse_url("AZURE_POD_IDENTITY_AUTHORITY_HOST", &host));
-            Ok(Endpoint::imds(host.transpose()?))
+            let host = host.as_deref().unwrap_or(IMDS);
+            Ok(Endpoint::imds(parse_url("AZURE_POD_IDENTITY_AUTHORITY_HOST", host)?))
         }
     }
 }

@@ -46,10 +46,11 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// IMDS; `authority` is the scheme, host and port of a stand-in.
-    pub(crate) fn imds(authority: Option<Url>) -> Self {
-        let mut url = authority.unwrap_or_else(default_imds);
+    /// IMDS at its own address or at a stand-in's: of `authority` only scheme, host and port count.
+    pub(crate) fn imds(authority: Url) -> Self {
+        let mut url = authority;
         url.set_path(IMDS_PATH);
+        url.set_query(None);
         url.set_fragment(None);
         Self { url, secret: None }
     }
@@ -131,13 +132,8 @@ impl Exchange for Question<'_> {
     }
 }
 
-#[expect(clippy::expect_used, reason = "a constant that a test parses")]
-fn default_imds() -> Url {
-    IMDS.parse().expect("the address of IMDS is a URL")
-}
-
 /// A link-local address: it leaves no host, and is the same on every virtual machine.
-const IMDS: &str = "http://169.254.169.254/";
+pub(crate) const IMDS: &str = "http://169.254.169.254/";
 const IMDS_PATH: &str = "/metadata/identity/oauth2/token";
 /// Proves that no redirect or forwarded form made the request.
 const METADATA: HeaderName = HeaderName::from_static("metadata");
@@ -153,7 +149,7 @@ mod tests {
 
     #[test]
     fn imds_is_asked_in_its_dialect() {
-        let imds = Endpoint::imds(None);
+        let imds = Endpoint::imds(IMDS.parse().unwrap());
         let base = "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fvault.azure.net";
         assert_eq!(url(&imds, None), base);
         for (id, tail) in [
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_stand_in_for_imds_keeps_its_port() {
-        let imds = Endpoint::imds(Some("http://127.0.0.1:8080/ignored".parse().unwrap()));
+        let imds = Endpoint::imds("http://127.0.0.1:8080/ignored".parse().unwrap());
         assert!(
             url(&imds, None).starts_with("http://127.0.0.1:8080/metadata/identity/oauth2/token?")
         );
