@@ -94,7 +94,17 @@ mod tests {
     use super::*;
     use crate::scripted::{Bench, Reply};
 
-    async fn requests_after(status: u16, body: String) -> usize {
+    #[tokio::test]
+    async fn a_request_has_one_id_under_the_name_that_entra_reads_and_the_general_one() {
+        let bench = asked(200, r#"{"access_token":"t","expires_in":9}"#.to_owned()).await;
+        let headers = bench.script.seen(0).headers;
+        for name in ["client-request-id", "x-ms-client-request-id"] {
+            let id = headers.get_optional_string(&name.into());
+            assert_eq!(id, Some(Uuid::nil().to_string()), "{name}");
+        }
+    }
+
+    async fn asked(status: u16, body: String) -> Bench {
         let bench = Bench::new(move |_, _| Reply::status(status, &body));
         let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
         let exchange = AssertionExchange {
@@ -105,8 +115,8 @@ mod tests {
             claims: None,
             request_id: Uuid::nil(),
         };
-        bench.drive(exchange.fetch(&bench.transport(), 1)).await.unwrap_err();
-        bench.script.requests()
+        drop(bench.drive(exchange.fetch(&bench.transport(), 1)).await);
+        bench
     }
 
     #[tokio::test]
@@ -121,7 +131,7 @@ mod tests {
             ("unreadable", 200, "none", 1, 1),
         ] {
             let body = format!(r#"{{"error":"{error}","error_codes":[{code}]}}"#);
-            assert_eq!(requests_after(status, body).await, expected, "{case}");
+            assert_eq!(asked(status, body).await.script.requests(), expected, "{case}");
         }
     }
 }

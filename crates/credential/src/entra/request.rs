@@ -1,7 +1,7 @@
 //! The token request: a form in a POST.
 
 use azure_core::Bytes;
-use azure_core::http::headers::{ACCEPT, CONTENT_TYPE, HeaderName, content_type};
+use azure_core::http::headers::{self, ACCEPT, CONTENT_TYPE, HeaderName, content_type};
 use azure_core::http::{Method, Request, Url};
 use url::form_urlencoded::Serializer;
 use uuid::Uuid;
@@ -21,7 +21,10 @@ impl Form<'_> {
         let mut request = Request::new(endpoint.clone(), Method::Post);
         request.insert_header(CONTENT_TYPE, content_type::APPLICATION_X_WWW_FORM_URLENCODED);
         request.insert_header(ACCEPT, "application/json");
-        request.insert_header(CLIENT_REQUEST_ID, request_id.to_string());
+        // The pipeline adds an id of its own under the general name unless one is there.
+        for name in [CLIENT_REQUEST_ID, headers::CLIENT_REQUEST_ID] {
+            request.insert_header(name, request_id.to_string());
+        }
         request.insert_header(RETURN_CLIENT_REQUEST_ID, "true");
         let body = Zeroizing::new(self.encode().into_bytes());
         request.set_body(Bytes::from_owner(body));

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use azure_core::Bytes;
 use azure_core::error::ErrorKind;
-use azure_core::http::policies::ClientRequestIdPolicy;
 use azure_core::http::{
     ClientOptions, Context, Pipeline, PipelineStreamOptions, RawResponse, Request, RetryOptions,
     StatusCode, Transport, Url,
@@ -93,10 +92,6 @@ impl TokenTransport {
     pub fn new(options: TokenTransportOptions) -> Self {
         let TokenTransportOptions { mut client, clock, randomness, retry, metrics } = options;
         client.retry = RetryOptions::none();
-        // Entra reads the id without `x-ms-`; the exchange sets it, the policy keeps it.
-        client
-            .per_call_policies
-            .push(Arc::new(ClientRequestIdPolicy::with_header_name("client-request-id")));
         let pipeline = Pipeline::new(
             option_env!("CARGO_PKG_NAME"),
             option_env!("CARGO_PKG_VERSION"),
