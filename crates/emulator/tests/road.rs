@@ -1,6 +1,8 @@
 //! The whole road over sockets, with no client of ours: machine identity, vault secret,
 //! certificate assertion, token, Azure Resource Manager.
 
+#![cfg(test)]
+
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{RSA_PSS_SHA256, RsaKeyPair};
