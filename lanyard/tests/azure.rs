@@ -1,0 +1,135 @@
+//! `lanyard azure` and `lanyard credential check` as people run them, against each other.
+
+#![cfg(feature = "emulator")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A `lanyard azure serve` that ends with the test, killed as hard as a machine can.
+struct Serving {
+    child: Child,
+    session: Value,
+}
+
+impl Serving {
+    fn start(state: &Path) -> Self {
+        let mut child = lanyard()
+            .args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"])
+            .arg(state)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let session = serde_json::from_str(&line).unwrap();
+        Self { child, session }
+    }
+
+    fn text(&self, key: &str) -> String {
+        self.session[key].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn lanyard() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
+    for variable in ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Runs `lanyard credential check` inside a local Azure, on a credential that its vault holds.
+fn check_inside(script: &str) -> Output {
+    // `up` mounts nine good credentials and takes them away again, so the file is copied while
+    // the same world still stands: one shell inside one local Azure.
+    lanyard().args(["azure", "run", "--", "sh", "-c", script]).output().unwrap()
+}
+
+#[test]
+fn the_exit_code_of_the_inner_command_is_ours() {
+    let output = lanyard().args(["azure", "run", "--", "sh", "-c", "exit 7"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    let missing = lanyard().args(["azure", "run", "--", "no-such-command"]).output().unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(text(&missing.stderr).contains("no-such-command"));
+}
+
+#[test]
+fn a_command_inside_sees_the_exports_and_its_requests_are_in_the_ledger() {
+    let script = r#"env | grep -c -E '^(HTTPS_PROXY|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)='"#;
+    let output = check_inside(script);
+    assert_eq!(text(&output.stdout).trim(), "3");
+    assert!(text(&output.stderr).contains("no request reached the local Azure"));
+}
+
+#[test]
+fn the_world_survives_a_kill_and_the_exports_lead_to_it() {
+    let state = tempfile::tempdir().unwrap();
+    let first = Serving::start(state.path());
+    let exports = lanyard().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
+    let shell = text(&exports.stdout);
+    assert!(shell.contains(&format!("export HTTPS_PROXY='{}'", first.text("proxy"))), "{shell}");
+    let ca = std::fs::read_to_string(first.text("ca_file")).unwrap();
+    drop(first);
+
+    let none = lanyard().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
+    assert_eq!(none.status.code(), Some(3));
+    assert!(text(&none.stderr).contains("lanyard azure serve"));
+
+    let second = Serving::start(state.path());
+    assert_eq!(std::fs::read_to_string(second.text("ca_file")).unwrap(), ca);
+}
+
+#[test]
+fn an_address_that_others_reach_has_to_be_allowed() {
+    let output = lanyard().args(["azure", "serve", "--listen", "0.0.0.0:0"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("hint:"));
+}
+
+#[test]
+fn a_file_that_is_no_credential_gets_its_problems_and_next_steps() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("credential");
+    std::fs::write(&file, r#"{"clientId": "x", "tenant_id": 7}"#).unwrap();
+    let output = lanyard().args(["credential", "check"]).arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let report = text(&output.stdout);
+    for expected in ["client_id", "tenant_id", "client_secret", "hint:", "not good"] {
+        assert!(report.contains(expected), "{expected} is not in\n{report}");
+    }
+
+    let absent = directory.path().join("absent");
+    let output = lanyard().args(["credential", "check"]).arg(absent).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn the_rendered_objects_are_the_same_every_time_and_one_file_each() {
+    let directory = tempfile::tempdir().unwrap();
+    let render = || {
+        let reader = ["--vault-reader", "11111111-2222-3333-4444-555555555555"];
+        lanyard().arg("render").args(reader).output().unwrap().stdout
+    };
+    let printed = render();
+    assert_eq!(printed, render());
+    let output = lanyard().args(["render", "--output-dir"]).arg(directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let files = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(files, text(&printed).matches("\napiVersion:").count() + 1);
+}
