@@ -1,4 +1,5 @@
 use lanyard_vocabulary::{Component, Scope};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -225,4 +226,27 @@ fn a_snapshot_restores_the_same_decisions() {
     let after: Authorization = serde_json::from_str(&text).unwrap();
     assert!(granted(&after, Plane::Data, "Microsoft.KeyVault/vaults/keys/read", VAULT));
     assert_eq!(serde_json::to_string(&after).unwrap(), text);
+}
+
+fn segments() -> impl Strategy<Value = String> {
+    prop::collection::vec("[abAB]", 0..4).prop_map(|path| {
+        if path.is_empty() { "/".to_owned() } else { format!("/{}", path.join("/")) }
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_decision_is_that_of_the_assignments_at_and_above_the_scope(
+        held in prop::collection::vec((segments(), any::<bool>()), 0..6), at in segments(),
+    ) {
+        let roles = |reads: bool| if reads { CONTRIBUTOR } else { RoleDefinitionId::INGRESS };
+        let mut authorization = Authorization::default();
+        for (name, (place, reads)) in (1..).zip(&held) {
+            // The same role at the same scope twice is refused: it adds nothing.
+            drop(authorization.assign(assignment(name, roles(*reads), place)));
+        }
+        let expected =
+            held.iter().any(|(place, reads)| *reads && scope(place).contains(&scope(&at)));
+        prop_assert_eq!(granted(&authorization, Plane::Control, NSG_READ, &at), expected);
+    }
 }
