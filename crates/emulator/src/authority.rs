@@ -27,6 +27,8 @@ use crate::keys::SecretText;
 
 /// Apple's platforms refuse leaves that live longer than 398 days.
 const LEAF_DAYS: i64 = 396;
+/// How many leaves are kept: vault names are without number, and a leaf is made at once.
+const LEAF_LIMIT: usize = 1_000;
 const AUTHORITY_DAYS: i64 = 3_650;
 const NAME: &str = "lanyard local Azure, name-constrained";
 
@@ -138,7 +140,12 @@ impl LocalAuthority {
         let der = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let signer = any_ecdsa_type(&der).map_err(AuthorityError::Signer)?;
         let leaf = Arc::new(CertifiedKey::new(vec![certificate, self.certificate.clone()], signer));
-        self.leaves.lock().insert(host.to_owned(), Arc::clone(&leaf));
+        let mut leaves = self.leaves.lock();
+        if leaves.len() >= LEAF_LIMIT {
+            leaves.clear();
+        }
+        leaves.insert(host.to_owned(), Arc::clone(&leaf));
+        drop(leaves);
         Ok(leaf)
     }
 }

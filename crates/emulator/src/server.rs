@@ -34,6 +34,8 @@ const BODY_LIMIT: usize = 4 << 20;
 /// How long a shutdown waits for clients that do not finish.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How long to wait after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The first byte of a TLS connection: the content type `handshake`.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -68,7 +70,11 @@ pub(crate) async fn serve(listener: TcpListener, gate: Gate, mut stop: watch::Re
                 Ok((stream, peer)) => {
                     connections.spawn(connection(stream, peer.ip(), gate.clone(), stop.clone()));
                 }
-                Err(error) => tracing::warn!(%error, "a connection could not be accepted"),
+                Err(error) => {
+                    // Out of file descriptors, most likely: asking again at once would spin.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    SystemClock::new().sleep(ACCEPT_PAUSE).await;
+                }
             },
             Some(_) = connections.join_next() => {}
             () = stopped(&mut stop) => break,
