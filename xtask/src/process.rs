@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::AddAssign;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -128,7 +129,8 @@ pub(crate) fn output_of(command: &mut Command) -> Result<Output, TaskError> {
 
 /// The command as a person would type it, without the environment.
 pub(crate) fn spelled(command: &Command) -> String {
-    let mut text = command.get_program().to_string_lossy().into_owned();
+    let program = Path::new(command.get_program());
+    let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for argument in command.get_args() {
         text.push(' ');
         text.push_str(&argument.to_string_lossy());
