@@ -48,16 +48,17 @@ pub(super) fn list_below(call: &mut Call<'_>) -> Result<Reply, Reply> {
 /// `GET` of a collection of a subscription: what the caller may read of it.
 pub(super) fn list_in_subscription(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let (subscription, kind) = collection(call)?;
-    list_readable(call, &subscription, &kind, &format!("{kind}/read"))
+    list_readable(call, &subscription, &kind, &format!("{kind}/read"), |_| true)
 }
 
-/// The resources of a type below `subscription` that the caller may do `action` to. A caller who
+/// The `wanted` resources of a type below `subscription` that the caller may do `action` to. A caller who
 /// has no assignment anywhere below is refused.
 pub(super) fn list_readable(
     call: &mut Call<'_>,
     subscription: &AccessScope,
     kind: &str,
     action: &str,
+    wanted: impl Fn(&Resource) -> bool,
 ) -> Result<Reply, Reply> {
     let caller = authenticate(call)?;
     let authorization = &call.world().authorization;
@@ -71,7 +72,7 @@ pub(super) fn list_readable(
         .world()
         .resources
         .below(subscription, kind)
-        .filter(|resource| may(call, &caller, action, &resource.id))
+        .filter(|resource| wanted(resource) && may(call, &caller, action, &resource.id))
         .map(Resource::wire)
         .collect();
     list(call, items)

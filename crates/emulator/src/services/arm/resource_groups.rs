@@ -3,6 +3,7 @@
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use super::filter::Filter;
 use super::gate::{body, empty, enter, group_scope, reply, scope};
 use super::reading::list_readable;
 use super::refusal::{Refusal, bad_request};
@@ -16,7 +17,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         id: "ResourceGroups_List",
         method: Method::GET,
         path: "/subscriptions/{subscription}/resourceGroups",
-        support: Support::Partial("`$filter` is not read"),
+        support: Support::Full,
         handler: list_groups,
     },
     group("ResourceGroups_CheckExistence", Method::HEAD, Support::Full, exists),
@@ -47,7 +48,18 @@ const fn group(
 
 fn list_groups(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let whole = scope(&format!("/subscriptions/{}", call.parameter("subscription")))?;
-    list_readable(call, &whole, RESOURCE_GROUP, READ)
+    let filter = Filter::of(call, &["tagName", "tagValue"])?;
+    list_readable(call, &whole, RESOURCE_GROUP, READ, |group| has_tag(group, &filter))
+}
+
+/// Whether a group has the tag of a filter. The names of tags compare without case.
+fn has_tag(group: &Resource, filter: &Filter) -> bool {
+    let Some(wanted) = filter.equals("tagName") else { return true };
+    let tags = group.body.get("tags").and_then(Value::as_object);
+    tags.into_iter().flatten().any(|(name, value)| {
+        name.eq_ignore_ascii_case(wanted)
+            && filter.equals("tagValue").is_none_or(|wanted| value.as_str() == Some(wanted))
+    })
 }
 
 fn read(call: &mut Call<'_>) -> Result<Reply, Reply> {

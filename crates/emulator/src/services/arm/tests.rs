@@ -209,6 +209,12 @@ fn resource_groups_are_made_read_changed_and_removed() {
     let patched = body(&ask("PATCH", r#"{"tags":{"c":"d"}}"#));
     assert_eq!(patched["tags"]["c"], "d");
     assert_eq!(patched["properties"]["provisioningState"], "Succeeded");
+    let tagged = |filter: &str| {
+        let path = format!("{GROUP}?$filter={filter}");
+        body(&visit.get(visit.owner, &path))["value"].as_array().unwrap().len()
+    };
+    assert_eq!(tagged("tagName eq 'C'"), 1);
+    assert_eq!(tagged("tagName eq 'c' and tagValue eq 'D'"), 0);
     assert_eq!(ask("DELETE", "").status, StatusCode::OK);
     assert_eq!(code(&ask("DELETE", "")), "ResourceGroupNotFound");
 }
