@@ -19,7 +19,8 @@ use azure_security_keyvault_keys::models::{
 use azure_security_keyvault_keys::{KeyClient, KeyClientOptions};
 use azure_security_keyvault_secrets::models::{Secret, SecretClientGetSecretOptions};
 use azure_security_keyvault_secrets::{SecretClient, SecretClientOptions};
-use futures::TryStreamExt;
+use futures::future::ready;
+use futures::{Stream, TryStreamExt};
 use jiff::Timestamp;
 use lanyard_api::{ObjectKind, ObjectVersion};
 use lanyard_vocabulary::cloud::Endpoints;
@@ -33,9 +34,11 @@ use crate::secret_bytes::SecretBytes;
 use crate::source::{
     ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
 };
+use crate::vault::challenge::KnownChallenge;
 use crate::vault::reply::vault_error;
 use crate::vault::uncached::Uncached;
 
+mod challenge;
 mod reply;
 #[cfg(test)]
 mod tests;
@@ -58,9 +61,9 @@ macro_rules! attributes {
 
 /// A vault on Azure.
 ///
-/// Keep one for each vault and identity: it remembers the vault's challenge, so only the first
-/// read of a kind is asked twice, and its clients share the connections of their transport. It
-/// neither retries nor keeps tokens; the transport and the credential do.
+/// Keep one for each vault and identity: its clients share the connections of their transport and
+/// remember the vault's challenge, which is foreseen where the cloud is known. It neither retries
+/// nor keeps tokens; the transport and the credential do.
 #[derive(Clone)]
 pub struct KeyVault {
     url: Url,
@@ -77,6 +80,9 @@ impl KeyVault {
         mut options: ClientOptions,
     ) -> Result<Self, VaultError> {
         options.retry = RetryOptions::none();
+        if let Some(known) = Url::parse(url).ok().as_ref().and_then(KnownChallenge::of) {
+            options.per_try_policies.push(Arc::new(known));
+        }
         let credential: Arc<dyn TokenCredential> = Arc::new(Uncached::new(credential));
         let secrets = SecretClientOptions { client_options: options.clone(), ..Default::default() };
         let secrets =
@@ -182,32 +188,17 @@ impl SecretSource for KeyVault {
         match kind {
             ObjectKind::Secret => {
                 let pager = self.secrets.list_secret_properties_versions(name, None);
-                let listed = pager.map_err(vault_error)?.map_err(vault_error);
-                listed
-                    .and_then(|item| async move {
-                        listed_version(item.id, attributes!(item.attributes, item.tags))
-                    })
-                    .try_collect()
+                collect_versions(pager, |item| (item.id, attributes!(item.attributes, item.tags)))
                     .await
             }
             ObjectKind::Key => {
                 let pager = self.keys.list_key_properties_versions(name, None);
-                let listed = pager.map_err(vault_error)?.map_err(vault_error);
-                listed
-                    .and_then(|item| async move {
-                        listed_version(item.kid, attributes!(item.attributes, item.tags))
-                    })
-                    .try_collect()
+                collect_versions(pager, |item| (item.kid, attributes!(item.attributes, item.tags)))
                     .await
             }
             ObjectKind::Certificate => {
                 let pager = self.certificates.list_certificate_properties_versions(name, None);
-                let listed = pager.map_err(vault_error)?.map_err(vault_error);
-                listed
-                    .and_then(|item| async move {
-                        listed_version(item.id, attributes!(item.attributes, item.tags))
-                    })
-                    .try_collect()
+                collect_versions(pager, |item| (item.id, attributes!(item.attributes, item.tags)))
                     .await
             }
         }
@@ -227,11 +218,18 @@ fn read_model<T: DeserializeOwned, F>(response: Response<T, F>) -> Result<T, Vau
     model
 }
 
-fn listed_version(
-    id: Option<String>,
-    attributes: ObjectAttributes,
-) -> Result<ListedVersion, VaultError> {
-    Ok(ListedVersion { version: version_in(id.as_deref())?, attributes })
+/// Every version on every page of a listing.
+async fn collect_versions<T>(
+    pager: azure_core::Result<impl Stream<Item = azure_core::Result<T>>>,
+    told: impl Fn(T) -> (Option<String>, ObjectAttributes),
+) -> Result<Vec<ListedVersion>, VaultError> {
+    let items = pager.map_err(vault_error)?.map_err(vault_error);
+    let listed = items.and_then(|item| {
+        let (id, attributes) = told(item);
+        let version = version_in(id.as_deref());
+        ready(version.map(|version| ListedVersion { version, attributes }))
+    });
+    listed.try_collect().await
 }
 
 /// The version in an id: `https://<vault>/<kind>/<name>/<version>`.

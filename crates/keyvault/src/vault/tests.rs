@@ -92,12 +92,21 @@ impl TokenCredential for Tokens {
 }
 
 fn open(vault: FakeVault, tokens: Tokens) -> (Arc<FakeVault>, KeyVault) {
+    let url = KeyVault::url_of(&"kv1".parse().unwrap(), Cloud::Public.endpoints().unwrap());
+    open_at(&url, vault, tokens)
+}
+
+/// A vault of no cloud that we know, so that it has to be asked for its challenge.
+fn open_elsewhere(vault: FakeVault, tokens: Tokens) -> (Arc<FakeVault>, KeyVault) {
+    open_at("https://kv1.sub.vault.azure.net", vault, tokens)
+}
+
+fn open_at(url: &str, vault: FakeVault, tokens: Tokens) -> (Arc<FakeVault>, KeyVault) {
     let vault = Arc::new(vault);
     let client: Arc<dyn HttpClient> = Arc::<FakeVault>::clone(&vault);
     let options =
         ClientOptions { transport: Some(Transport::new(client)), ..ClientOptions::default() };
-    let url = KeyVault::url_of(&"kv1".parse().unwrap(), Cloud::Public.endpoints().unwrap());
-    (vault, KeyVault::new(&url, Arc::new(tokens), options).unwrap())
+    (vault, KeyVault::new(url, Arc::new(tokens), options).unwrap())
 }
 
 fn name() -> SecretName {
@@ -132,20 +141,33 @@ async fn a_secret_is_read_with_everything_the_vault_tells() {
     assert_eq!(attributes.renew_after(), "2026-11-21T12:00:00Z".parse().ok());
     assert!(!format!("{secret:?}").contains("planted"));
     let asked = vault.asked.lock().unwrap();
-    assert_eq!(*asked, ["/secrets/cpo/v7 -", "/secrets/cpo/v7 Bearer token-1"]);
+    assert_eq!(*asked, ["/secrets/cpo/v7 Bearer token-1"]);
 }
 
 #[tokio::test]
 async fn the_challenge_is_asked_for_once_and_the_token_for_each_request() {
     let body = r#"{"value": "x", "id": "https://kv1.vault.azure.net/secrets/cpo/v7"}"#;
     let vault = FakeVault::new().page("/secrets/cpo", 200, body);
-    let (vault, client) = open(vault, Tokens::default());
+    let (vault, client) = open_elsewhere(vault, Tokens::default());
     for _ in 0..3 {
         client.fetch_secret(&name(), None).await.unwrap();
     }
     let asked = vault.asked.lock().unwrap();
     let tokens: Vec<_> = asked.iter().map(|line| line.rsplit(' ').next().unwrap()).collect();
     assert_eq!(tokens, ["-", "token-1", "token-2", "token-3"]);
+}
+
+#[tokio::test]
+async fn a_vault_of_a_known_cloud_is_not_asked_for_its_challenge() {
+    let body = r#"{"value": "x", "id": "https://kv1.vault.azure.net/secrets/cpo/v7"}"#;
+    let vault = FakeVault::new().page("/secrets/cpo", 200, body);
+    let (vault, client) = open(vault, Tokens::default());
+    for _ in 0..2 {
+        client.fetch_secret(&name(), None).await.unwrap();
+    }
+    let asked = vault.asked.lock().unwrap();
+    let tokens: Vec<_> = asked.iter().map(|line| line.rsplit(' ').next().unwrap()).collect();
+    assert_eq!(tokens, ["token-1", "token-2"]);
 }
 
 #[tokio::test]
@@ -259,7 +281,7 @@ async fn throttling_tells_the_pause_and_is_not_retried_by_the_client() {
         let error = client.fetch_secret(&name(), None).await.unwrap_err();
         let after = millis.map(Duration::from_millis);
         assert_eq!(error.retry(), RetryClass::Throttled { after }, "{header}: {value}");
-        assert_eq!(vault.asked.lock().unwrap().len(), 2);
+        assert_eq!(vault.asked.lock().unwrap().len(), 1);
     }
 }
 
@@ -271,7 +293,7 @@ async fn a_credential_that_fails_is_another_hop_whatever_its_error() {
         assert_eq!(error.hop(), Hop::ImdsToken, "{error:?}");
         let cause = std::error::Error::source(&error).unwrap();
         assert!(cause.to_string().contains("AADSTS700027"));
-        assert_eq!(vault.asked.lock().unwrap().len(), 1);
+        assert!(vault.asked.lock().unwrap().is_empty());
     }
 }
 
@@ -288,7 +310,7 @@ async fn no_token_goes_to_a_host_that_the_challenge_does_not_cover_nor_over_plai
     let other = r#"Bearer authorization="https://login.microsoftonline.com/t", resource="https://vault.azure.cn""#;
     let body = r#"{"value": "x"}"#;
     let vault = FakeVault { challenge: other, ..FakeVault::new() }.page("/secrets/cpo", 200, body);
-    let (vault, client) = open(vault, Tokens::default());
+    let (vault, client) = open_elsewhere(vault, Tokens::default());
     let error = client.fetch_secret(&name(), None).await.unwrap_err();
     assert!(matches!(error, VaultError::Untrusted { .. }), "{error:?}");
     assert_eq!(vault.asked.lock().unwrap().len(), 1);
