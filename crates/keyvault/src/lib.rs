@@ -4,6 +4,19 @@
 //! [`decode_files`], which is pure. [`fetch_files`] is one after the other. [`KeyVault`] is the
 //! source on Azure.
 //!
+//! Files are those of the upstream Key Vault provider (v1.8.2), except where it has a bug:
+//!
+//! | object | upstream | here |
+//! |---|---|---|
+//! | version history of N | N + 1 files where there are more versions | N files |
+//! | history from a version that is not there | no file, and a failure elsewhere | an error that names it |
+//! | `objectVersion: latest` without a history | asks for a version of that name | the current version |
+//! | certificate's secret without a content type | a crash | an error |
+//! | PKCS#12 to PEM with `objectEncoding: base64` | undoes it on the PEM, and fails | the PEM |
+//! | PKCS#12 with PBES2 or a SHA-256 MAC | cannot be opened | is opened |
+//! | `.crt` and `.key` beside a `pfx` file | empty | the certificates and the key |
+//! | a self-signed root that is there twice | a circle, and a failure | the vault's order, and a warning |
+//!
 //! ```
 //! use lanyard_api::ProviderParameters;
 //! use lanyard_keyvault::{FetchError, FileOptions, MountedFile, SecretSource, fetch_files};
