@@ -19,7 +19,7 @@ use crate::directory::{
 };
 use crate::keys::{KeyError, RsaKey, SecretText};
 use crate::services::keyvault::{
-    Attributes, CertificateContent, KeyContent, Recoverable, SecretContent, Version,
+    Attributes, CertificateContent, KeyContent, Recoverable, SecretContent, Vault, Version,
 };
 use crate::world::World;
 
@@ -37,7 +37,13 @@ const ISSUER_KEY: &str = "guests-1";
 const SUBJECT: &str = "system:serviceaccount:guests:workload";
 const AUDIENCE: &str = "api://AzureADTokenExchange";
 const SECRET: &str = "guest-secret";
-const CERTIFICATE: &str = "guest-certificate";
+/// The common name of the guests' certificate.
+const SUBJECT_NAME: &str = "guest-certificate";
+/// The same certificate in the two forms that a vault has for its secret.
+const CERTIFICATES: [(&str, &str, Bundle); 2] = [
+    ("guest-certificate", "application/x-pkcs12", Bundle::LegacyPkcs12),
+    ("guest-certificate-pem", "application/x-pem-file", Bundle::Pem),
+];
 
 /// Why no subject token was made.
 #[derive(Debug, thiserror::Error)]
@@ -92,7 +98,7 @@ impl Seed<'_> {
         let certificate_client = self.add_application("guest-certificate");
         let key = self.keys.take()?;
         let der = self_signed(&Leaf {
-            subject: "guest-certificate",
+            subject: SUBJECT_NAME,
             serial: self.ids.uuid(),
             validity: years(self.now, 1),
             key: &key,
@@ -101,7 +107,7 @@ impl Seed<'_> {
         let certificate = SecretText::new(String::from_utf8_lossy(&pem).into_owned());
         self.register(secret_client, &secret, certificate_client, &der);
         let federated_client = self.add_workload()?;
-        self.add_guest_objects(&key, der)?;
+        self.add_guest_objects(&key, &der)?;
         for client in [secret_client, certificate_client, federated_client] {
             self.let_in(client, client == secret_client);
         }
@@ -174,47 +180,67 @@ impl Seed<'_> {
         Ok(client_id)
     }
 
-    fn add_guest_objects(&mut self, key: &RsaKey, der: Vec<u8>) -> Result<(), SeedError> {
-        let pfx = bundle::bundle(Bundle::LegacyPkcs12, key, &[&der])?;
-        let validity = years(self.now, 1);
-        let mut attributes = Attributes::new(self.now);
-        let plain_id = self.ids.hex32();
-        let id = self.ids.hex32();
-        let host = self.vault_host(&self.plan.vault.name);
-        let vault =
-            self.world.vaults.at_host_mut(&host).ok_or(SeedError::Gone { what: "vault" })?;
+    fn add_guest_objects(&mut self, key: &RsaKey, der: &[u8]) -> Result<(), SeedError> {
         let plain = SecretContent {
             value: SecretText::new("for guests".to_owned()),
             content_type: Some("text/plain".to_owned()),
             key_version: None,
         };
-        let taken = |secret: &str| {
-            let (vault, secret) = (host.clone(), secret.to_owned());
-            move |Recoverable| SeedError::SecretDeleted { vault, secret }
+        let (id, attributes) = (self.ids.hex32(), Attributes::new(self.now));
+        let (host, vault) = self.guest_vault()?;
+        vault
+            .secrets
+            .push(SECRET, version(&id, attributes, plain))
+            .map_err(|Recoverable| deleted(host, SECRET))?;
+        for (name, content_type, form) in CERTIFICATES {
+            self.add_guest_certificate(name, content_type, form, (key, der))?;
+        }
+        Ok(())
+    }
+
+    /// A certificate with its secret and its key, as the vault keeps them under one name.
+    fn add_guest_certificate(
+        &mut self,
+        name: &str,
+        content_type: &str,
+        form: Bundle,
+        (key, der): (&RsaKey, &[u8]),
+    ) -> Result<(), SeedError> {
+        let bundle = bundle::bundle(form, key, &[der])?;
+        // The vault hands out PEM as it is and PKCS#12 in base64.
+        let value = match form {
+            Bundle::Pem => String::from_utf8_lossy(&bundle).into_owned(),
+            Bundle::LegacyPkcs12 | Bundle::ModernPkcs12 => STANDARD.encode(&bundle),
         };
-        vault.secrets.push(SECRET, version(plain_id, attributes, plain)).map_err(taken(SECRET))?;
+        let validity = years(self.now, 1);
+        let mut attributes = Attributes::new(self.now);
         attributes.not_before = Some(validity.not_before);
         attributes.expires = Some(validity.not_after);
-        let content_type = "application/x-pkcs12".to_owned();
-        let mirrored = SecretContent {
-            value: SecretText::new(STANDARD.encode(&pfx)),
-            content_type: Some(content_type.clone()),
+        let id = self.ids.hex32();
+        let secret = SecretContent {
+            value: SecretText::new(value),
+            content_type: Some(content_type.to_owned()),
             key_version: Some(id.clone()),
         };
         let certificate = CertificateContent {
-            der,
-            subject: format!("CN={CERTIFICATE}"),
-            secret_type: content_type,
+            der: der.to_vec(),
+            subject: format!("CN={SUBJECT_NAME}"),
+            secret_type: content_type.to_owned(),
         };
         let key = KeyContent { key: key.clone(), managed: true };
+        let (host, vault) = self.guest_vault()?;
         vault
             .secrets
-            .push(CERTIFICATE, version(id.clone(), attributes, mirrored))
-            .and_then(|()| vault.keys.push(CERTIFICATE, version(id.clone(), attributes, key)))
-            .and_then(|()| {
-                vault.certificates.push(CERTIFICATE, version(id, attributes, certificate))
-            })
-            .map_err(taken(CERTIFICATE))
+            .push(name, version(&id, attributes, secret))
+            .and_then(|()| vault.keys.push(name, version(&id, attributes, key)))
+            .and_then(|()| vault.certificates.push(name, version(&id, attributes, certificate)))
+            .map_err(|Recoverable| deleted(host, name))
+    }
+
+    fn guest_vault(&mut self) -> Result<(String, &mut Vault), SeedError> {
+        let host = self.vault_host(&self.plan.vault.name);
+        let vault = self.world.vaults.at_host_mut(&host);
+        vault.map(|vault| (host, vault)).ok_or(SeedError::Gone { what: "vault" })
     }
 
     /// Gives a guest the vault objects of the guests and the sight of the managed group; the
@@ -228,13 +254,14 @@ impl Seed<'_> {
         let (role, scope) =
             if owner { (OWNER, subscription) } else { (READER, self.managed_group()) };
         let vault = self.vault_id(&self.plan.vault.name);
-        let grants = [
+        let mut grants = vec![
             (role, scope),
             (RoleDefinitionId::KEY_VAULT_SECRETS_USER, vault.child("secrets", SECRET)),
-            (RoleDefinitionId::KEY_VAULT_SECRETS_USER, vault.child("secrets", CERTIFICATE)),
-            (CERTIFICATE_USER, vault.child("certificates", CERTIFICATE)),
-            (CERTIFICATE_USER, vault.child("keys", CERTIFICATE)),
         ];
+        for (name, ..) in CERTIFICATES {
+            let kinds = ["secrets", "certificates", "keys"];
+            grants.extend(kinds.map(|kind| (CERTIFICATE_USER, vault.child(kind, name))));
+        }
         for (role, scope) in grants {
             let name: Uuid = self.ids.uuid();
             self.assign(name, role, object, scope.into());
@@ -242,6 +269,10 @@ impl Seed<'_> {
     }
 }
 
-fn version<T>(id: String, attributes: Attributes, content: T) -> Version<T> {
-    Version { id, attributes, tags: BTreeMap::new(), content }
+fn deleted(vault: String, secret: &str) -> SeedError {
+    SeedError::SecretDeleted { vault, secret: secret.to_owned() }
+}
+
+fn version<T>(id: &str, attributes: Attributes, content: T) -> Version<T> {
+    Version { id: id.to_owned(), attributes, tags: BTreeMap::new(), content }
 }

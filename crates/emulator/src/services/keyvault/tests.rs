@@ -312,7 +312,7 @@ fn lists_come_in_pages_that_lead_to_each_other() {
         let Some(link) = page["nextLink"].as_str() else { break };
         next = link.strip_prefix(VAULT).unwrap().replace(&format!("{VERSION}&"), "");
     }
-    assert_eq!(names.len(), 11, "nine credentials and two objects of the guests: {names:?}");
+    assert_eq!(names.len(), 12, "nine credentials and three secrets of the guests: {names:?}");
     let mut sorted = names.clone();
     sorted.sort();
     sorted.dedup();
@@ -333,6 +333,9 @@ fn a_certificate_has_its_key_and_its_secret_beside_it() {
     assert_eq!(key["key"]["kid"], certificate["kid"]);
     assert!(!at("cer").is_empty() && !at("x5t").is_empty());
     assert_eq!(certificate["policy"]["secret_props"]["contentType"], "application/x-pkcs12");
+    let pem = body(&visit.get(visit.guest, "/secrets/guest-certificate-pem"));
+    assert_eq!(pem["contentType"], "application/x-pem-file");
+    assert!(pem["value"].as_str().unwrap().starts_with("-----BEGIN PRIVATE KEY-----"));
     let administrator = Visit::as_administrator();
     let put = administrator.ask(
         administrator.guest,
