@@ -51,8 +51,8 @@ pub(super) fn list_in_subscription(call: &mut Call<'_>) -> Result<Reply, Reply> 
     list_readable(call, &subscription, &kind, &format!("{kind}/read"), |_| true)
 }
 
-/// The `wanted` resources of a type below `subscription` that the caller may do `action` to. A caller who
-/// has no assignment anywhere below is refused.
+/// The `wanted` resources of a type below `subscription` that the caller may do `action` to. A
+/// caller who has no assignment anywhere below is refused.
 pub(super) fn list_readable(
     call: &mut Call<'_>,
     subscription: &AccessScope,
