@@ -15,7 +15,6 @@
 //! | PKCS#12 to PEM with `objectEncoding: base64` | undoes it on the PEM, and fails | the PEM |
 //! | PKCS#12 with PBES2 or a SHA-256 MAC | cannot be opened | is opened |
 //! | `.crt` and `.key` beside a `pfx` file | empty | the certificates and the key |
-//! | a self-signed root that is there twice | a circle, and a failure | the vault's order, and a warning |
 //!
 //! ```
 //! use lanyard_api::ProviderParameters;
