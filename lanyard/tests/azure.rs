@@ -71,7 +71,7 @@ fn the_exit_code_of_the_inner_command_is_ours() {
 
 #[test]
 fn a_command_inside_sees_the_exports_and_its_requests_are_in_the_ledger() {
-    let script = r#"env | grep -c -E '^(HTTPS_PROXY|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)='"#;
+    let script = r"env | grep -c -E '^(HTTPS_PROXY|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)='";
     let output = check_inside(script);
     assert_eq!(text(&output.stdout).trim(), "3");
     assert!(text(&output.stderr).contains("no request reached the local Azure"));

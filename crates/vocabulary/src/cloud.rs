@@ -183,7 +183,9 @@ impl fmt::Display for Cloud {
 
 /// The text names no cloud of the API.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a cloud; known: `AzurePublicCloud`, `AzureUSGovernmentCloud`, `AzureChinaCloud`, `AzureGermanCloud`, `AzureBleuCloud`, `AzureStackCloud`")]
+#[error(
+    "`{0}` is not a cloud; known: `AzurePublicCloud`, `AzureUSGovernmentCloud`, `AzureChinaCloud`, `AzureGermanCloud`, `AzureBleuCloud`, `AzureStackCloud`"
+)]
 pub struct ParseCloudError(pub String);
 
 impl FromStr for Cloud {
