@@ -41,6 +41,7 @@ pub mod inspect;
 pub mod loader;
 pub mod lookalike;
 mod probe;
+pub mod reply;
 pub mod secret;
 mod watch;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use azure_core::http::headers::{Headers, RETRY_AFTER, RETRY_AFTER_MS, X_MS_RETRY_AFTER_MS};
+use azure_core::http::headers::Headers;
 use azure_core::http::{RawResponse, Url};
 use azure_core::time::parse_rfc7231;
 use jiff::{SignedDuration, Timestamp};
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::answer::{ErrorAnswer, parse_error_answer};
 use super::hint::{code_hint, error_hint};
+use crate::reply::retry_after;
 use crate::token::error::RetryClass;
 use crate::transport::scrub::scrub;
 
@@ -242,25 +243,6 @@ pub(crate) fn scrubbed(response: &RawResponse, secrets: &[&str]) -> RawResponse 
     // Cut last: half a secret would not be recognised.
     body.truncate(body.floor_char_boundary(KEPT_BODY));
     RawResponse::from_bytes(response.status(), headers, body)
-}
-
-/// How long the service wants to be left alone: milliseconds, seconds or a date (RFC 9110
-/// 10.2.3), the most exact first.
-pub(crate) fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
-    for name in [X_MS_RETRY_AFTER_MS, RETRY_AFTER_MS] {
-        let milliseconds =
-            headers.get_optional_str(&name).and_then(|text| text.trim().parse().ok());
-        if let Some(milliseconds) = milliseconds {
-            return Some(Duration::from_millis(milliseconds));
-        }
-    }
-    let text = headers.get_optional_str(&RETRY_AFTER)?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = parse_rfc7231(text).ok()?;
-    let seconds = date.unix_timestamp() - now.as_second();
-    Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
 }
 
 fn skew(headers: &Headers, now: Timestamp) -> Option<SignedDuration> {

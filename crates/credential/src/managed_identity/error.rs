@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use super::endpoint::EndpointKind;
 use crate::entra::answer::{ErrorAnswer, parse_error_answer};
-use crate::entra::error::{display_url, retry_after, scrubbed};
+use crate::entra::error::{display_url, scrubbed};
+use crate::reply::retry_after;
 use crate::token::error::RetryClass;
 
 /// What a managed identity endpoint said when it refused.

@@ -10,7 +10,7 @@ pub(crate) fn scrub(text: &str, secrets: &[&str]) -> String {
         let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
         text = text.replace(&encoded, REDACTED);
     }
-    scrub_runs(&text)
+    scrub_runs(&scrub_authorization(&text))
 }
 
 /// The beginning of a body as one line of readable text: no control characters, no markup noise.
@@ -34,20 +34,57 @@ pub(crate) fn excerpt(text: &str) -> String {
     line
 }
 
+/// Replaces the value of an `Authorization` header, in the forms in which pages and JSON echo one:
+/// whatever the credential looks like, it is one.
+fn scrub_authorization(text: &str) -> String {
+    let lower = text.to_ascii_lowercase();
+    let mut clean = String::with_capacity(text.len());
+    let mut done = 0;
+    while let Some(found) = lower[done..].find(AUTHORIZATION) {
+        let name_end = done + found + AUTHORIZATION.len();
+        clean.push_str(&text[done..name_end]);
+        done = name_end;
+        let rest = &text[name_end..];
+        let value = rest.trim_start_matches(['"', '\'', ' ', '\\', ':', '[']);
+        let between = &rest[..rest.len() - value.len()];
+        // A challenge's `authorization="https://…"` has an equals sign here, prose has neither.
+        if !between.contains(':') {
+            continue;
+        }
+        let end = value.find(['"', '\'', '<', '\\', '\r', '\n', ']']).unwrap_or(value.len());
+        clean.push_str(between);
+        clean.push_str(REDACTED);
+        done += between.len() + end;
+    }
+    clean.push_str(&text[done..]);
+    clean
+}
+
 /// Replaces long runs of the characters that tokens, assertions and keys are made of.
 fn scrub_runs(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(is_token_char) {
         let (before, from_run) = rest.split_at(start);
-        let end = from_run.find(|c| !is_token_char(c)).unwrap_or(from_run.len());
-        let (run, after) = from_run.split_at(end);
+        let (run, mut after) = split_run(from_run);
         clean.push_str(before);
         clean.push_str(if looks_secret(run) { REDACTED } else { run });
+        if looks_like_jwt(run) {
+            // Claims and signature may each be short enough to pass for something else.
+            while let Some(part) =
+                after.strip_prefix('.').filter(|part| part.starts_with(is_token_char))
+            {
+                (_, after) = split_run(part);
+            }
+        }
         rest = after;
     }
     clean.push_str(rest);
     clean
+}
+
+fn split_run(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c| !is_token_char(c)).unwrap_or(text.len()))
 }
 
 fn is_token_char(c: char) -> bool {
@@ -55,14 +92,21 @@ fn is_token_char(c: char) -> bool {
 }
 
 /// GUIDs (36 characters) and thumbprints (at most 64 hexadecimal digits, or 44 of base64) help;
-/// what is longer, or begins as a JWT does, is taken for a secret.
+/// what is longer, or looks like a JWT, is taken for a secret.
 fn looks_secret(run: &str) -> bool {
     let hex = run.len() <= 64 && run.bytes().all(|byte| byte.is_ascii_hexdigit());
-    (run.len() > 44 && !hex) || (run.len() > 12 && run.starts_with("eyJ"))
+    (run.len() > 44 && !hex) || looks_like_jwt(run)
+}
+
+/// The first part of a JWT is `{"` in base64; a parameter's name may stand before it.
+fn looks_like_jwt(run: &str) -> bool {
+    run.len() > 12 && run.contains("eyJ")
 }
 
 /// What stands in a secret's place.
 pub(crate) const REDACTED: &str = "[redacted]";
+/// The header's name in lower case.
+const AUTHORIZATION: &str = "authorization";
 /// Shorter strings occur by chance; replacing them would only garble the text.
 const SHORTEST_SECRET: usize = 8;
 /// The longest excerpt, in bytes.
@@ -84,7 +128,10 @@ mod tests {
                 &[],
                 "trace 8d3c2b3e-1f7a-4c55-9f7e-0a1b2c3d4e5f",
             ),
-            (jwt, &[], "[redacted].[redacted].c2lnbmF0dXJl"),
+            (jwt, &[], "[redacted]"),
+            ("token=eyJhbGciOiJub25lIn0.e30.c2ln, and more", &[], "[redacted], and more"),
+            ("see eyJhbGciOiJub25lIn0.e30. Then", &[], "see [redacted]. Then"),
+            (r#"{"Authorization":"Basic dTpw"}"#, &[], r#"{"Authorization":"[redacted]"}"#),
             ("you sent my secret!", &["my secret!"], "you sent [redacted]"),
             ("form=my+secret%21&x", &["my secret!"], "form=[redacted]&x"),
             (

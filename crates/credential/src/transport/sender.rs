@@ -17,9 +17,10 @@ use zeroize::Zeroizing;
 
 use super::cool_down::CoolDowns;
 use super::retry::RetrySettings;
-use crate::entra::error::{display_url, retry_after};
+use crate::entra::error::display_url;
 use crate::metrics::{MetricsHook, NoMetrics, TokenRequested};
 use crate::randomness::{SharedRandomness, SystemRandomness};
+use crate::reply::retry_after;
 use crate::token::error::TokenError;
 
 /// How the credentials reach their token endpoints.

@@ -1,0 +1,130 @@
+//! The one reading of what Azure services and the gateways before them say when they refuse.
+//!
+//! A reply is somebody else's text. It may echo the request that caused it, with the bearer token
+//! in it, and it says in several dialects how long to wait. Everything that shows or obeys a reply
+//! reads it here.
+
+use std::time::Duration;
+
+use azure_core::http::headers::{
+    HeaderName, Headers, RETRY_AFTER, RETRY_AFTER_MS, X_MS_RETRY_AFTER_MS,
+};
+use azure_core::time::parse_rfc7231;
+use jiff::Timestamp;
+
+use crate::transport::scrub;
+
+/// How long the service wants to be left alone: milliseconds (`x-ms-retry-after-ms` and
+/// `retry-after-ms`, Azure's own) before seconds or a date (`Retry-After`, RFC 9110 10.2.3).
+///
+/// `now` is when the reply arrived, by our clock; dates are measured against it. A zero and a date
+/// that has passed say nothing, as what cannot be read does, so the next header is asked.
+pub fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
+    let milliseconds = [X_MS_RETRY_AFTER_MS, RETRY_AFTER_MS]
+        .into_iter()
+        .filter_map(|name| text(headers, &name)?.parse().ok())
+        .find(|milliseconds| *milliseconds > 0);
+    if let Some(milliseconds) = milliseconds {
+        return Some(Duration::from_millis(milliseconds));
+    }
+    let pause = text(headers, &RETRY_AFTER)?;
+    let seconds = pause.parse().ok().or_else(|| until(pause, now))?;
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+fn text<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a str> {
+    headers.get_optional_str(name).map(str::trim)
+}
+
+/// The seconds until an HTTP date.
+fn until(date: &str, now: Timestamp) -> Option<u64> {
+    let date = parse_rfc7231(date).ok()?;
+    u64::try_from(date.unix_timestamp() - now.as_second()).ok()
+}
+
+/// The beginning of a body as one readable line of at most 400 bytes, without what looks like a
+/// token, an assertion or a key.
+pub fn excerpt(body: &[u8]) -> String {
+    excerpt_text(&String::from_utf8_lossy(body))
+}
+
+/// [`excerpt`] of text that has been read already, for example of an error's code or message.
+pub fn excerpt_text(text: &str) -> String {
+    // Cut last: half a token would not be recognised.
+    scrub::excerpt(&scrub::scrub(text, &[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Pairs = &'static [(&'static str, &'static str)];
+
+    fn read(pairs: Pairs) -> Option<Duration> {
+        let mut headers = Headers::new();
+        for (name, value) in pairs {
+            headers.insert(*name, *value);
+        }
+        retry_after(&headers, "2026-11-21T12:00:00Z".parse().unwrap())
+    }
+
+    #[test]
+    fn a_pause_is_read_in_every_form() {
+        let cases: [(Pairs, Option<u64>); 14] = [
+            (&[], None),
+            (&[("retry-after", "60")], Some(60_000)),
+            (&[("retry-after", " 7 ")], Some(7_000)),
+            (&[("retry-after-ms", "250")], Some(250)),
+            (&[("x-ms-retry-after-ms", "1500")], Some(1_500)),
+            (&[("retry-after", "2"), ("retry-after-ms", "50")], Some(50)),
+            (&[("retry-after", "Sat, 21 Nov 2026 12:01:00 GMT")], Some(60_000)),
+            (&[("retry-after", "Sat, 21 Nov 2026 11:00:00 GMT")], None),
+            (&[("retry-after", "0")], None),
+            (&[("retry-after", "2"), ("retry-after-ms", "0")], Some(2_000)),
+            (&[("x-ms-retry-after-ms", "0"), ("retry-after-ms", "9")], Some(9)),
+            (&[("retry-after", "soon")], None),
+            (&[("retry-after", "-5")], None),
+            (&[("retry-after", "3"), ("retry-after-ms", "soon")], Some(3_000)),
+        ];
+        for (pairs, expected) in cases {
+            assert_eq!(read(pairs), expected.map(Duration::from_millis), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_echoes_the_request_keeps_its_words_and_loses_the_token() {
+        let token = format!("eyJ0eXAiOiJKV1QiLCJhbGciOiJSUzI1NiJ9.{}.{}", "p".repeat(43), "sig");
+        let page = format!(
+            "<html>\r\n<h1>502 Bad Gateway</h1>\n<pre>GET /secrets/x\nAuthorization: Bearer {token}</pre>"
+        );
+        let shown = excerpt(page.as_bytes());
+        assert!(shown.contains("502 Bad Gateway") && !shown.contains('\n'), "{shown}");
+        for part in token.split('.') {
+            assert!(!shown.contains(part), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_follows_an_authentication_scheme_goes_whatever_it_looks_like() {
+        for line in ["Authorization: Bearer opaque.t/k~n", "authorization: bearer opaque.t/k~n"] {
+            let shown = excerpt_text(line);
+            assert!(shown.ends_with("[redacted]") && !shown.contains("opaque"), "{shown}");
+        }
+        let challenge = "Bearer authorization=\"https://login.example/t\"";
+        assert_eq!(excerpt_text(challenge), challenge);
+        assert_eq!(excerpt_text("a bearer token is needed"), "a bearer token is needed");
+    }
+
+    #[test]
+    fn a_token_at_the_cut_is_not_shown_in_half() {
+        let text = format!("{} {}", "word ".repeat(76), "Q".repeat(2_000));
+        let shown = excerpt(text.as_bytes());
+        assert!(shown.len() <= 400 + "…".len() && !shown.contains("QQ"), "{shown}");
+    }
+
+    #[test]
+    fn a_body_that_is_not_text_is_readable_too() {
+        assert_eq!(excerpt(b"\xff\x00bad\x1b[31m"), "\u{fffd} bad [31m");
+        assert_eq!(excerpt(b""), "");
+    }
+}
