@@ -6,6 +6,8 @@ mod exit;
 mod logging;
 mod output;
 mod settings;
+#[cfg(feature = "emulator")]
+mod signals;
 
 use std::process::ExitCode;
 

@@ -68,7 +68,8 @@ pub enum CallError {
         /// The service's words; they name the action and the scope.
         message: String,
     },
-    /// The identity may read the object, but it does not exist (HTTP 404).
+    /// There is no such object (HTTP 404). The right to read it was there, unless the code is of
+    /// the subscription: that is looked up first.
     #[error("GET {target}: 404 {code}: {message}")]
     NotFound {
         /// What was asked for.
@@ -98,6 +99,14 @@ pub enum CallError {
         /// The service's words.
         message: String,
     },
+    /// A success whose body is not JSON: something else answered.
+    #[error("GET {target}: {status}, but the body is not what the service sends")]
+    Malformed {
+        /// What was asked for.
+        target: String,
+        /// The HTTP status.
+        status: u16,
+    },
     /// The reply did not arrive.
     #[error("GET {target}: no reply")]
     Unreachable {
@@ -110,6 +119,28 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The HTTP status that came back, where one did.
+    pub const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Unauthorized { .. } => Some(401),
+            Self::Forbidden { .. } => Some(403),
+            Self::NotFound { .. } => Some(404),
+            Self::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// The service's code, where one came back.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Unauthorized { code, .. }
+            | Self::Forbidden { code, .. }
+            | Self::NotFound { code, .. }
+            | Self::Refused { code, .. } => Some(code),
+            _ => None,
+        }
+    }
+
     /// What to do next.
     pub fn hint(&self) -> &'static str {
         match self {
@@ -123,7 +154,13 @@ impl CallError {
             Self::Forbidden { .. } => {
                 "assign a role with the named action at the named scope, then wait up to 10 minutes"
             }
+            Self::NotFound { code, .. } if code.contains("Subscription") => {
+                "check the subscription id, and that the token's tenant is the subscription's"
+            }
             Self::NotFound { .. } => "the permission is there; check the names in the id",
+            Self::Malformed { .. } => {
+                "check that no proxy or gateway answers in the service's place"
+            }
             Self::Throttled { .. } => "wait; other callers share the limit of this identity",
             Self::Refused { code, .. } if code.starts_with("MissingApiVersion") => {
                 "add ?api-version=... to the URL"
@@ -188,7 +225,7 @@ fn unanswered(target: &str, source: azure_core::Error) -> CallError {
     if *source.kind() == ErrorKind::Credential {
         return CallError::Token { target, source };
     }
-    match source.downcast_ref::<CoolingError>() {
+    match CoolingError::of(&source) {
         Some(cooling) => CallError::Throttled { target, pause: Some(cooling.remaining) },
         None => CallError::Unreachable { target, source },
     }
@@ -206,6 +243,15 @@ struct ErrorDetail {
     code: String,
     #[serde(default)]
     message: String,
+    /// A vault says here what it means by `Forbidden`.
+    #[serde(default, rename = "innererror")]
+    inner: Option<InnerError>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct InnerError {
+    #[serde(default)]
+    code: String,
 }
 
 /// A gateway may answer with a page of HTML; a person needs its beginning only.
@@ -215,12 +261,19 @@ fn read_reply(target: &str, response: &RawResponse) -> Result<Reply, CallError> 
     let status: u16 = response.status().into();
     let bytes: &[u8] = response.body();
     if (200..300).contains(&status) {
-        let body = serde_json::from_slice(bytes).unwrap_or(serde_json::Value::Null);
-        return Ok(Reply { status, body });
+        if bytes.is_empty() {
+            return Ok(Reply { status, body: serde_json::Value::Null });
+        }
+        return match serde_json::from_slice(bytes) {
+            Ok(body) => Ok(Reply { status, body }),
+            Err(_) => Err(CallError::Malformed { target: target.to_owned(), status }),
+        };
     }
     let target = target.to_owned();
     let detail = serde_json::from_slice::<ErrorBody>(bytes).unwrap_or_default().error;
-    let code = if detail.code.is_empty() { "(no code)".to_owned() } else { detail.code };
+    let inner = detail.inner.map(|inner| inner.code).filter(|code| !code.is_empty());
+    let outer = Some(detail.code).filter(|code| !code.is_empty());
+    let code = inner.or(outer).unwrap_or_else(|| "(no code)".to_owned());
     let message = if detail.message.is_empty() {
         String::from_utf8_lossy(bytes).chars().take(LONGEST_EXCERPT).collect()
     } else {
@@ -272,12 +325,25 @@ mod tests {
     }
 
     #[test]
+    fn the_code_of_a_vault_is_the_inner_one_which_says_why() {
+        let body = r#"{"error":{"code":"Forbidden","message":"no","innererror":{"code":"ForbiddenByRbac"}}}"#;
+        let error = reply(403, body).unwrap_err();
+        assert_eq!((error.status(), error.code()), (Some(403), Some("ForbiddenByRbac")));
+    }
+
+    #[test]
     fn a_page_of_a_gateway_is_cut_and_named() {
         let error = reply(502, "<html>bad gateway</html>").unwrap_err();
         assert_eq!(
             error.to_string(),
             "GET /subscriptions/s: 502 (no code): <html>bad gateway</html>"
         );
+    }
+
+    #[test]
+    fn a_sign_in_page_with_status_200_is_no_success() {
+        let error = reply(200, "<html>please sign in</html>").unwrap_err();
+        assert!(matches!(error, CallError::Malformed { status: 200, .. }), "{error}");
     }
 
     #[test]

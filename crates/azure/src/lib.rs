@@ -1,4 +1,4 @@
-//! The one transport to Azure, and typed calls of Azure Resource Manager.
+//! The one transport to Azure, and calls of Azure Resource Manager.
 //!
 //! Every client of lanyard that talks to Azure does it through a [`Transport`]: it knows the proxy
 //! and the trusted roots, and it owns retry, one token bucket and one Retry-After cool-down per
@@ -17,5 +17,6 @@ mod transport;
 pub use arm::ArmClient;
 pub use call::{CallError, Caller, Reply};
 pub use pace::Rate;
+pub use paced::CoolingError;
 pub use retry::RetryPolicy;
 pub use transport::{Transport, TransportError, TransportSettings};

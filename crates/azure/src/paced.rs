@@ -16,11 +16,23 @@ use crate::pace::{Pace, Rate};
 use crate::retry::{RetryPolicy, Try};
 
 /// A host asked to be left alone for longer than a request waits.
+///
+/// It comes inside an [`azure_core::Error`] of kind `Other`, because the transport lies under
+/// clients that know no other error; [`CoolingError::of`] finds it there.
 #[derive(Debug, thiserror::Error)]
 #[error("{host} asked to be left alone for another {}s", remaining.as_secs())]
-pub(crate) struct CoolingError {
-    pub(crate) host: String,
-    pub(crate) remaining: Duration,
+pub struct CoolingError {
+    /// The host.
+    pub host: String,
+    /// For how long it still wants to be left alone.
+    pub remaining: Duration,
+}
+
+impl CoolingError {
+    /// The cool-down that an error of the SDK stands for, if it does.
+    pub fn of(error: &azure_core::Error) -> Option<&Self> {
+        error.downcast_ref()
+    }
 }
 
 #[derive(Debug)]
@@ -43,31 +55,31 @@ impl PacedClient {
     }
 
     async fn wait_for_turn(&self, host: &str) -> azure_core::Result<()> {
-        let wait = {
-            let now = self.clock.monotonic();
-            let mut hosts = self.hosts.lock();
-            let pace = hosts.entry(host.to_owned()).or_default();
-            let wait = pace.take(now, self.rate);
-            if wait > self.retry.cap {
-                pace.put_back(self.rate);
+        let began = self.clock.monotonic();
+        let mut wait = self.pace(host, |pace| pace.take(began, self.rate));
+        // Others may be told to stay away while this one sleeps, so it asks again when it wakes.
+        while !wait.is_zero() {
+            let waited = self.clock.monotonic().saturating_sub(began);
+            if waited.saturating_add(wait) > self.retry.cap {
+                self.pace(host, |pace| pace.put_back(self.rate));
+                let error = CoolingError { host: host.to_owned(), remaining: wait };
+                return Err(azure_core::Error::new(ErrorKind::Other, error));
             }
-            wait
-        };
-        if wait > self.retry.cap {
-            let error = CoolingError { host: host.to_owned(), remaining: wait };
-            return Err(azure_core::Error::new(ErrorKind::Other, error));
-        }
-        if !wait.is_zero() {
             debug!(host, wait_millis = wait.as_millis(), "request waits for its turn");
             self.clock.sleep(wait).await;
+            wait = self.pace(host, |pace| pace.cooling(self.clock.monotonic()));
         }
         Ok(())
+    }
+
+    fn pace<T>(&self, host: &str, work: impl FnOnce(&mut Pace) -> T) -> T {
+        work(self.hosts.lock().entry(host.to_owned()).or_default())
     }
 
     fn note_cool_down(&self, host: &str, outcome: Try) {
         if let Try::Replied { status: 429 | 503, retry_after: Some(pause) } = outcome {
             let now = self.clock.monotonic();
-            self.hosts.lock().entry(host.to_owned()).or_default().cool(now, pause);
+            self.pace(host, |pace| pace.cool(now, pause));
         }
     }
 }
@@ -192,13 +204,41 @@ mod tests {
     async fn one_throttled_caller_makes_everybody_wait_for_that_host() {
         let throttled: Pairs = &[("retry-after", "10")];
         let (client, inner, clock) = paced(&[(429, throttled), (200, &[]), (200, &[])]);
-        let first = {
+        let both = {
             let client = Arc::clone(&client);
-            run(&clock, async move { client.execute_request(&request()).await }).await
+            // The second asks while the first is being told to stay away.
+            run(&clock, async move {
+                let (one, other) = (request(), request());
+                futures::join!(client.execute_request(&one), async {
+                    tokio::task::yield_now().await;
+                    client.execute_request(&other).await
+                })
+            })
+            .await
         };
-        assert_eq!(first.unwrap().status(), StatusCode::Ok);
-        assert_eq!(*inner.seen.lock(), [Duration::ZERO, Duration::from_secs(10)]);
+        assert_eq!(both.0.unwrap().status(), StatusCode::Ok);
+        assert_eq!(both.1.unwrap().status(), StatusCode::Ok);
+        let ten = Duration::from_secs(10);
+        assert_eq!(*inner.seen.lock(), [Duration::ZERO, ten, ten]);
     }
+
+    #[tokio::test]
+    async fn a_cool_down_that_begins_while_a_request_waits_holds_for_it_too() {
+        let (client, inner, clock) = paced(&[(200, &[])]);
+        client.pace("management.azure.com", |pace| pace.cool(Duration::ZERO, SECOND));
+        let waiting = {
+            let client = Arc::clone(&client);
+            tokio::spawn(async move { client.execute_request(&request()).await })
+        };
+        while clock.sleepers() == 0 {
+            tokio::task::yield_now().await;
+        }
+        client.pace("management.azure.com", |pace| pace.cool(Duration::ZERO, SECOND * 5));
+        run(&clock, async move { waiting.await.unwrap().unwrap() }).await;
+        assert_eq!(*inner.seen.lock(), [SECOND * 5]);
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test]
     async fn a_cool_down_beyond_patience_fails_at_once_and_sends_nothing() {

@@ -1,5 +1,6 @@
 //! Building the transport from settings.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::paced::PacedClient;
 use crate::retry::RetryPolicy;
 
 /// Everything that decides how Azure is reached.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct TransportSettings {
     /// The proxy for https, as a URL; nothing for a direct connection.
     pub https_proxy: Option<String>,
@@ -25,15 +26,26 @@ pub struct TransportSettings {
     pub retry: RetryPolicy,
 }
 
+/// An address of a proxy may hold a password.
+impl fmt::Debug for TransportSettings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TransportSettings")
+            .field("https_proxy", &self.https_proxy.as_ref().map(|_| "set"))
+            .field("no_proxy", &self.no_proxy)
+            .field("rate", &self.rate)
+            .field("retry", &self.retry)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The transport cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransportError {
     /// The proxy's address is none.
-    #[error("`{url}` is not a proxy that can be used")]
+    #[error("the proxy's address is not one that can be used")]
     Proxy {
-        /// The address as it was given.
-        url: String,
         /// What is wrong with it.
         #[source]
         source: reqwest::Error,
@@ -88,7 +100,7 @@ impl Transport {
         if let Some(url) = &settings.https_proxy {
             let exceptions = settings.no_proxy.as_deref().and_then(reqwest::NoProxy::from_string);
             let proxy = reqwest::Proxy::https(url)
-                .map_err(|source| TransportError::Proxy { url: url.clone(), source })?
+                .map_err(|source| TransportError::Proxy { source })?
                 .no_proxy(exceptions);
             builder = builder.proxy(proxy);
         }

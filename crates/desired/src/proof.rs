@@ -41,6 +41,24 @@ pub struct ProofCall {
     pub expected: Expected,
 }
 
+impl ProofCall {
+    /// Whether an answer proves what it should, by its status and the service's code (of a vault,
+    /// the inner one).
+    ///
+    /// Not every 404 proves a right: that of an unknown subscription comes before authorization.
+    pub fn is_met_by(&self, status: u16, code: &str) -> bool {
+        const ABSENT: [&str; 4] =
+            ["ResourceNotFound", "ResourceGroupNotFound", "SecretNotFound", "KeyNotFound"];
+        const REFUSED: [&str; 2] = ["AuthorizationFailed", "ForbiddenByRbac"];
+        match self.expected {
+            Expected::Granted => {
+                (200..300).contains(&status) || (status == 404 && ABSENT.contains(&code))
+            }
+            Expected::Refused => status == 403 && REFUSED.contains(&code),
+        }
+    }
+}
+
 /// Where a proof goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProofTarget {

@@ -283,24 +283,29 @@ async fn prove(
 }
 
 fn judge(proof: &ProofCall, result: Result<lanyard_azure::Reply, CallError>) -> HopResult<()> {
+    let (status, code) = match &result {
+        Ok(reply) => (reply.status, ""),
+        Err(error) => (error.status().unwrap_or_default(), error.code().unwrap_or_default()),
+    };
     let permission = proof.permission;
-    match (proof.expected, result) {
-        (Expected::Granted, Ok(reply)) => {
-            Ok(Found::new((), format!("{} with {permission}", reply.status)))
-        }
-        // The service authorizes before it looks: the right is there, the object is not.
-        (Expected::Granted, Err(CallError::NotFound { code, .. })) => {
-            Ok(Found::new((), format!("404 {code}, granted by {permission}")))
-        }
-        (Expected::Refused, Err(CallError::Forbidden { code, .. })) => {
-            Ok(Found::new((), format!("403 {code} without {permission}")))
-        }
-        (Expected::Refused, Ok(reply)) => {
-            let detail = format!("{} although the role has no {permission}", reply.status);
-            Err(Failure::new(detail, "look for another role assignment of the identity"))
-        }
-        (_, Err(error)) => Err(Failure::of(&error, error.hint())),
+    if proof.is_met_by(status, code) {
+        return Ok(Found::new(
+            (),
+            match proof.expected {
+                Expected::Granted => {
+                    format!("{status} {code} with {permission}").replace("  ", " ")
+                }
+                Expected::Refused => format!("{status} {code} without {permission}"),
+            },
+        ));
     }
+    Err(match result {
+        Ok(_) => {
+            let detail = format!("{status} although the role has no {permission}");
+            Failure::new(detail, "look for another role assignment of the identity")
+        }
+        Err(error) => Failure::of(&error, error.hint()),
+    })
 }
 
 impl std::fmt::Display for Mounted {

@@ -20,6 +20,7 @@ mod time;
 mod walk;
 mod world;
 
+pub use mounts::CloseError;
 pub use options::{Break, Options, ParseBreakError};
 pub use readers::Readers;
 pub use report::{ComponentReport, Failure, HopReport, Report, RotationReport};

@@ -37,7 +37,6 @@ pub struct HopReport {
     /// What was found, or what was tried and what came back.
     pub detail: String,
     /// What to do next, where the hop failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// What became of the hop: tells a failed hop from one that was not reached.
     #[serde(skip)]
@@ -49,8 +48,9 @@ pub struct HopReport {
 pub struct RotationReport {
     /// The component.
     pub name: Component,
-    /// From the swap of the file to the first token obtained with the new key, in milliseconds.
-    pub millis: f64,
+    /// From the swap of the file to the first token obtained with the new key, in milliseconds;
+    /// nothing if there was none.
+    pub millis: Option<f64>,
     /// Why the new key is not in use, if it is not.
     #[serde(skip)]
     pub failure: Option<Failure>,
@@ -97,7 +97,7 @@ impl Report {
 
 impl RotationReport {
     pub(crate) const fn failed(name: Component, failure: Failure) -> Self {
-        Self { name, millis: 0.0, failure: Some(failure) }
+        Self { name, millis: None, failure: Some(failure) }
     }
 }
 
@@ -147,13 +147,13 @@ mod tests {
         let failed =
             HopReport::failed(Hop::Credential, Duration::ZERO, Failure::new("broken", "mend it"));
         let component = ComponentReport { name: Component::Disk, hops: vec![hop, failed] };
-        let rotated = RotationReport { name: Component::Disk, millis: 12.5, failure: None };
+        let rotated = RotationReport { name: Component::Disk, millis: Some(12.5), failure: None };
         let report = Report::new(vec![component], vec![rotated]);
         let expected = serde_json::json!({
             "components": [{
                 "name": "disk",
                 "hops": [
-                    {"name": "file", "ok": true, "millis": 1.5, "detail": "there"},
+                    {"name": "file", "ok": true, "millis": 1.5, "detail": "there", "hint": null},
                     {"name": "credential", "ok": false, "millis": 0.0, "detail": "broken", "hint": "mend it"},
                 ],
             }],

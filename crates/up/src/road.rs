@@ -32,6 +32,7 @@ pub struct Road {
     rotation: Vec<RotationReport>,
     readers: Option<Readers>,
     arrived: BTreeMap<Component, Arrived>,
+    walkers: JoinSet<(Component, ComponentReport, Option<Arrived>)>,
 }
 
 impl Road {
@@ -45,15 +46,15 @@ impl Road {
             rotation: Vec::new(),
             readers: None,
             arrived: BTreeMap::new(),
+            walkers: JoinSet::new(),
         })
     }
 
     /// Takes every component down the road, all at once.
     pub async fn walk(&mut self) {
-        let mut walkers = JoinSet::new();
         for (component, _) in self.bed.cluster.components() {
             let bed = Arc::clone(&self.bed);
-            walkers.spawn(async move {
+            self.walkers.spawn(async move {
                 let mut walk = Walk::new(component, Arc::clone(&bed.clock));
                 let mut arrived = None;
                 // Where the walk stopped is in its report.
@@ -62,7 +63,7 @@ impl Road {
             });
         }
         let mut reports = BTreeMap::new();
-        while let Some(joined) = walkers.join_next().await {
+        while let Some(joined) = self.walkers.join_next().await {
             match joined {
                 Ok((component, report, arrived)) => {
                     reports.insert(component, report);
@@ -71,7 +72,14 @@ impl Road {
                 Err(error) => tracing::error!(%error, "a component's walk did not end"),
             }
         }
-        self.components = reports.into_values().collect();
+        // A walk that ended without a report is no good walk.
+        let lost = |component| Walk::new(component, Arc::clone(&self.bed.clock)).lost();
+        self.components = self
+            .bed
+            .cluster
+            .components()
+            .map(|(component, _)| reports.remove(&component).unwrap_or_else(|| lost(component)))
+            .collect();
     }
 
     /// Issues a new certificate for every component that arrived, and measures how soon each new
@@ -132,7 +140,9 @@ impl Road {
     }
 
     /// Takes the volumes away and stops the local Azure.
-    pub async fn close(self) -> Result<(), RoadError> {
+    pub async fn close(mut self) -> Result<(), RoadError> {
+        // Walkers that were interrupted hold volumes and the bed until they are gone.
+        self.walkers.shutdown().await;
         let mut result = Ok(());
         for mounted in self.arrived.into_values().flat_map(|arrived| arrived.volumes) {
             if let Err(error) = mounted.volume.unpublish() {
@@ -140,9 +150,11 @@ impl Road {
             }
         }
         self.emulator.shutdown().await;
-        // Whoever still holds the bed keeps the directory, too.
         if let Some(bed) = Arc::into_inner(self.bed) {
-            bed.directory.close().map_err(RoadError::Directory)?;
+            let cleared = bed.directory.close();
+            result?;
+            cleared?;
+            return Ok(());
         }
         result
     }

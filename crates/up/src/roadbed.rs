@@ -20,7 +20,7 @@ use lanyard_node::{ClassSource, MemoryClasses};
 use lanyard_vocabulary::cloud::Endpoints;
 use lanyard_vocabulary::{ClientId, Cloud, Component};
 
-use crate::mounts::RunDirectory;
+use crate::mounts::{CloseError, RunDirectory};
 use crate::options::Options;
 use crate::world::{DEFAULT_VAULT_READER, world_plan};
 
@@ -52,6 +52,9 @@ pub enum RoadError {
     /// A volume could not be taken away.
     #[error("a volume was left behind")]
     Volume(#[from] lanyard_node::PublishError),
+    /// The directory of the volumes could not be cleared.
+    #[error("the directory of the volumes was not cleared")]
+    Clear(#[from] CloseError),
 }
 
 impl RoadError {
@@ -59,13 +62,17 @@ impl RoadError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Cloud(_) => "set spec.platform.azure.cloud to a cloud with known endpoints",
+            // Whoever wants to share a local Azure serves one; a road is for one machine.
+            Self::Azure(StartError::Remote { .. }) => {
+                "give --listen a loopback address, or use `lanyard azure serve --allow-remote`"
+            }
             Self::Azure(error) => error.hint().unwrap_or("see the cause"),
             Self::Directory(_) => "choose another directory with --directory",
             Self::Transport(error) => error.hint(),
             Self::Control(_) | Self::Reader(_) | Self::Vault(_) => {
                 "run again with --log debug and report what it says"
             }
-            Self::Volume(_) => "unmount it by hand: umount <directory>",
+            Self::Volume(_) | Self::Clear(_) => "unmount it by hand: umount <directory>",
         }
     }
 }

@@ -32,7 +32,9 @@ pub(crate) async fn rotate_all(
     let mut reports = Vec::new();
     for (component, arrived) in arrived {
         reports.push(match rotate_one(bed, control, *component, arrived).await {
-            Ok(took) => RotationReport { name: *component, millis: millis(took), failure: None },
+            Ok(took) => {
+                RotationReport { name: *component, millis: Some(millis(took)), failure: None }
+            }
             Err(failure) => RotationReport::failed(*component, failure),
         });
     }

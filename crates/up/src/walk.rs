@@ -1,5 +1,7 @@
 //! Walking the hops of one component: each is timed, and after a failed one none is reached.
 
+use std::time::Duration;
+
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::{Component, Hop};
 
@@ -54,6 +56,13 @@ impl Walk {
                 Err(Stopped)
             }
         }
+    }
+
+    /// The report of a walk that ended by itself, before its first hop was over.
+    pub(crate) fn lost(mut self) -> ComponentReport {
+        let failure = Failure::new("the walk did not end", "run again with --log debug");
+        self.hops.push(HopReport::failed(Hop::HostedCluster, Duration::ZERO, failure));
+        self.finish()
     }
 
     /// The report: hops that were not walked say so.

@@ -5,8 +5,7 @@ mod exports;
 mod ledger;
 pub(crate) mod run;
 pub(crate) mod serve;
-pub(crate) mod session;
+mod session;
 mod world;
 
-pub(crate) use serve::interrupted;
-pub(crate) use session::Session;
+pub(crate) use exports::{Exports, TrustFiles};

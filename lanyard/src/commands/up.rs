@@ -9,11 +9,12 @@ use lanyard_clock::SystemClock;
 use lanyard_up::{Break, Options, Road, RoadError};
 use lanyard_vocabulary::ClientId;
 
-use super::azure::{Session, session};
+use super::azure::{Exports, TrustFiles};
 use super::hosted_cluster;
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output::{self, Format};
 use crate::settings::Environment;
+use crate::signals::Signals;
 
 /// Walk the whole road on this machine, on a local Azure
 ///
@@ -60,17 +61,21 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
         directory: args.directory.clone(),
         vault_reader: args.vault_reader,
     };
+    let mut signals = Signals::listen()?;
     let mut road = Road::open(options, SystemClock::shared()).await.map_err(explain)?;
     // Whatever ends the walk, volumes are taken away: a mount outlives the process.
-    let ended = tokio::select! {
-        () = travel(&mut road, args.rotate) => Ok(()),
-        interrupted = super::azure::interrupted() => Err(interrupted),
+    let arrived = tokio::select! {
+        () = travel(&mut road, args.rotate) => true,
+        _ = signals.end() => false,
     };
-    let result = match ended {
-        Ok(()) => tell(&args, &environment, &mut road).await,
-        Err(interrupted) => interrupted.map(|()| Exit::Failed),
+    let result = if arrived {
+        tell(&args, &environment, &mut road, &mut signals).await
+    } else {
+        Ok(Exit::Failed)
     };
-    road.close().await.map_err(explain)?;
+    road.close().await.map_err(|error| {
+        CommandError::unavailable("something was left behind").because(&error).hint(error.hint())
+    })?;
     result
 }
 
@@ -81,7 +86,12 @@ async fn travel(road: &mut Road, rotate: bool) {
     }
 }
 
-async fn tell(args: &Args, environment: &Environment, road: &mut Road) -> CommandResult {
+async fn tell(
+    args: &Args,
+    environment: &Environment,
+    road: &mut Road,
+    signals: &mut Signals,
+) -> CommandResult {
     let report = road.report();
     output::print(&match args.output {
         Format::Table => table::render(&report, output::to_terminal() && !environment.no_color),
@@ -99,24 +109,29 @@ async fn tell(args: &Args, environment: &Environment, road: &mut Road) -> Comman
         output::note(&table::readers(readers));
     }
     if !args.once {
-        stay_up(road, environment).await?;
+        stay_up(road, environment, signals).await?;
     }
     Ok(if report.ok { Exit::Good } else { Exit::Failed })
 }
 
-async fn stay_up(road: &mut Road, environment: &Environment) -> Result<(), CommandError> {
-    let directory = session::directory(None, environment);
-    let session = Session::publish(&directory, road.address(), road.ca_pem(), environment)?;
+async fn stay_up(
+    road: &mut Road,
+    environment: &Environment,
+    signals: &mut Signals,
+) -> Result<(), CommandError> {
+    let scratch = tempfile::Builder::new().prefix("lanyard-azure-").tempdir().map_err(|error| {
+        CommandError::unavailable("cannot make a directory for the certificates").because(&error)
+    })?;
+    let files = TrustFiles::write(scratch.path(), road.ca_pem(), environment)?;
     output::note(&format!(
         "\nThe local Azure and the volumes in {} stay up until Ctrl-C. In another shell:\n\n{}",
         road.directory().display(),
-        session.exports().shell(),
+        Exports::new(road.address(), &files).shell(),
     ));
     tokio::select! {
-        end = super::azure::interrupted() => end?,
+        _ = signals.end() => {}
         () = road.keep_fresh() => {}
     }
-    Session::withdraw(&directory);
     Ok(())
 }
 

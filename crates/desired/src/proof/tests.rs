@@ -74,3 +74,28 @@ fn a_component_that_does_not_run_proves_nothing() {
     assert_eq!(proofs.len(), 8);
     assert!(!proofs.contains_key(&Component::Kms));
 }
+
+#[test]
+fn an_answer_proves_a_right_only_by_what_comes_after_authorization() {
+    let call = |expected| ProofCall {
+        target: ProofTarget::Arm { path: "/subscriptions/s".to_owned() },
+        api_version: "2024-01-01",
+        permission: "a/read",
+        expected,
+    };
+    let cases = [
+        (Expected::Granted, 200, "", true),
+        (Expected::Granted, 404, "ResourceNotFound", true),
+        (Expected::Granted, 404, "SubscriptionNotFound", false),
+        (Expected::Granted, 403, "AuthorizationFailed", false),
+        (Expected::Granted, 501, "NotImplemented", false),
+        (Expected::Refused, 403, "AuthorizationFailed", true),
+        (Expected::Refused, 403, "ForbiddenByRbac", true),
+        (Expected::Refused, 403, "ForbiddenByFirewall", false),
+        (Expected::Refused, 401, "InvalidAuthenticationToken", false),
+        (Expected::Refused, 200, "", false),
+    ];
+    for (expected, status, code, proved) in cases {
+        assert_eq!(call(expected).is_met_by(status, code), proved, "{expected:?} {status} {code}");
+    }
+}

@@ -28,8 +28,9 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> CommandResult {
     output::print(&match args.output {
         Format::Table => exports.shell(),
         format => {
-            let map: std::collections::BTreeMap<_, _> = exports.pairs().collect();
-            output::document(&map, format)
+            let set: std::collections::BTreeMap<_, _> = exports.set().collect();
+            let variables = serde_json::json!({ "set": set, "unset": exports.unset() });
+            output::document(&variables, format)
         }
     });
     Ok(Exit::Good)

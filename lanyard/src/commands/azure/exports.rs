@@ -1,22 +1,93 @@
-//! The variables that send other people's clients to the local Azure.
+//! The variables that send other people's clients to the local Azure, and the files that they
+//! point at.
 
-use std::net::SocketAddr;
+use std::fs;
+use std::io::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+
+use crate::exit::CommandError;
+use crate::settings::Environment;
+
+/// The certificates that clients have to trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TrustFiles {
+    /// The local CA alone, in PEM.
+    pub(crate) local_ca: PathBuf,
+    /// The system's roots and the local CA, so that a shell still trusts both, in PEM.
+    pub(crate) bundle: PathBuf,
+    /// A profile for the Azure CLI of its own.
+    azure_config: PathBuf,
+}
 
 /// Variables for a shell or a child process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Exports(Vec<(String, String)>);
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Exports {
+    /// What is set.
+    set: Vec<(&'static str, String)>,
+    /// What is taken away: it would lead clients past the local Azure, or real tokens into it.
+    unset: &'static [&'static str],
+}
+
+/// Variables that choose another way to a token or to a service.
+const MISLEADING: &[&str] = &[
+    "ALL_PROXY",
+    "all_proxy",
+    "AZURE_AUTHORITY_HOST",
+    "IDENTITY_ENDPOINT",
+    "IDENTITY_HEADER",
+    "IDENTITY_SERVER_THUMBPRINT",
+    "IMDS_ENDPOINT",
+    "MSI_ENDPOINT",
+    "MSI_SECRET",
+];
+
+/// Where the Debian, Fedora, openSUSE and Alpine families keep the system's roots.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+impl TrustFiles {
+    /// The files that [`TrustFiles::write`] wrote into `directory`.
+    pub(super) fn in_directory(directory: &Path) -> Self {
+        Self {
+            local_ca: directory.join("ca.pem"),
+            bundle: directory.join("ca-bundle.pem"),
+            azure_config: directory.join("azure-cli"),
+        }
+    }
+
+    /// Writes the files into `directory`, which has to be our own.
+    pub(crate) fn write(
+        directory: &Path,
+        ca_pem: &str,
+        environment: &Environment,
+    ) -> Result<Self, CommandError> {
+        let files = Self::in_directory(directory);
+        let mut bundle = system_roots(environment);
+        bundle.extend_from_slice(ca_pem.as_bytes());
+        replace(&files.local_ca, ca_pem.as_bytes())
+            .and_then(|()| replace(&files.bundle, &bundle))
+            .map_err(|error| {
+                CommandError::unavailable(format!("cannot write into {}", directory.display()))
+                    .because(&error)
+                    .hint("choose another directory with --state")
+            })?;
+        Ok(files)
+    }
+}
 
 impl Exports {
-    /// The variables for a local Azure at `address` whose files lie in `directory`.
-    pub(crate) fn new(address: SocketAddr, directory: &Path) -> Self {
-        let proxy = format!("http://{address}");
-        let bundle = bundle_path(directory).display().to_string();
-        let local_ca = local_ca_path(directory).display().to_string();
-        let azure_config = directory.join("azure-cli").display().to_string();
-        let pairs = [
+    /// The variables for a local Azure that listens at `address`.
+    pub(crate) fn new(address: SocketAddr, files: &TrustFiles) -> Self {
+        let proxy = format!("http://{}", reachable(address));
+        let bundle = files.bundle.display().to_string();
+        let set = vec![
             // Go, Python, Rust, .NET and the Azure CLI read the upper-case names, curl the lower.
             ("HTTPS_PROXY", proxy.clone()),
             ("https_proxy", proxy.clone()),
@@ -28,40 +99,63 @@ impl Exports {
             ("SSL_CERT_FILE", bundle.clone()),
             ("REQUESTS_CA_BUNDLE", bundle.clone()),
             ("CURL_CA_BUNDLE", bundle),
-            ("NODE_EXTRA_CA_CERTS", local_ca),
+            ("NODE_EXTRA_CA_CERTS", files.local_ca.display().to_string()),
             // The clients that refuse to ask IMDS through a proxy, ours among them.
             ("AZURE_POD_IDENTITY_AUTHORITY_HOST", proxy.clone()),
-            ("AZURE_CONFIG_DIR", azure_config),
+            ("AZURE_CONFIG_DIR", files.azure_config.display().to_string()),
             ("AZURE_CORE_COLLECT_TELEMETRY", "false".to_owned()),
             ("LANYARD_AZURE_CONTROL", format!("{proxy}/lanyard/v1")),
         ];
-        Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        Self { set, unset: MISLEADING }
     }
 
-    /// The variables in order.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    /// What is set, in order.
+    pub(crate) fn set(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.set.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// What is taken away.
+    pub(crate) const fn unset(&self) -> &'static [&'static str] {
+        self.unset
     }
 
     /// As lines for `eval`.
     pub(crate) fn shell(&self) -> String {
         let line = |(name, value)| format!("export {name}={}\n", quoted(value));
-        self.pairs().map(line).collect::<Vec<_>>().concat()
+        let lines: Vec<_> = self.set().map(line).collect();
+        format!("{}unset {}\n", lines.concat(), self.unset.join(" "))
     }
 }
 
-/// The system's roots and the local CA, so that a shell with these variables still trusts both.
-pub(crate) fn bundle_path(directory: &Path) -> PathBuf {
-    directory.join("ca-bundle.pem")
-}
-
-/// The local CA alone.
-pub(crate) fn local_ca_path(directory: &Path) -> PathBuf {
-    directory.join("ca.pem")
+/// An address that a client can connect to: nobody connects to `0.0.0.0`.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        return SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), address.port());
+    }
+    address
 }
 
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
+}
+
+fn system_roots(environment: &Environment) -> Vec<u8> {
+    let named = environment.ssl_cert_file.iter().map(PathBuf::as_path);
+    let usual = SYSTEM_ROOTS.iter().map(Path::new);
+    let mut roots = named.chain(usual).find_map(|path| fs::read(path).ok()).unwrap_or_default();
+    if !roots.is_empty() && !roots.ends_with(b"\n") {
+        roots.push(b'\n');
+    }
+    roots
+}
+
+/// Readers see the old file or the new one, never a part; an existing link is not followed.
+pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(content)?;
+    file.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -70,10 +164,29 @@ mod tests {
 
     #[test]
     fn exports_survive_a_directory_with_spaces_and_quotes() {
-        let exports =
-            Exports::new(SocketAddr::from(([127, 0, 0, 1], 7750)), Path::new("/tmp/it's here"));
-        let shell = exports.shell();
+        let address = SocketAddr::from(([127, 0, 0, 1], 7750));
+        let shell =
+            Exports::new(address, &TrustFiles::in_directory(Path::new("/tmp/it's here"))).shell();
         assert!(shell.contains("export HTTPS_PROXY='http://127.0.0.1:7750'\n"), "{shell}");
         assert!(shell.contains(r"'/tmp/it'\''s here/ca-bundle.pem'"), "{shell}");
+    }
+
+    #[test]
+    fn what_would_lead_past_the_local_azure_is_taken_away() {
+        let address = SocketAddr::from(([0, 0, 0, 0], 7750));
+        let exports = Exports::new(address, &TrustFiles::in_directory(Path::new("/x")));
+        assert!(exports.shell().contains("IDENTITY_ENDPOINT"));
+        assert!(exports.set().any(|(_, value)| value == "http://127.0.0.1:7750"));
+    }
+
+    #[test]
+    fn the_bundle_keeps_the_roots_that_were_trusted_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let roots = directory.path().join("roots.pem");
+        fs::write(&roots, "ROOTS").unwrap();
+        let environment = Environment { ssl_cert_file: Some(roots), ..Environment::default() };
+        let files = TrustFiles::write(directory.path(), "CA\n", &environment).unwrap();
+        assert_eq!(fs::read_to_string(files.bundle).unwrap(), "ROOTS\nCA\n");
+        assert_eq!(fs::read_to_string(files.local_ca).unwrap(), "CA\n");
     }
 }

@@ -5,13 +5,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use tokio::process::Command;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
 
-use super::session::Session;
+use super::exports::{Exports, TrustFiles};
 use super::{ledger, world};
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output;
 use crate::settings::Environment;
+use crate::signals::{End, Signals};
 
 /// Run a command inside a local Azure of its own, and print what it asked for
 ///
@@ -42,24 +44,27 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
         listen,
         allow_remote: false,
     };
+    let mut signals = Signals::listen()?;
     let emulator = world::start(&start).await?;
     let scratch = tempfile::Builder::new().prefix("lanyard-azure-").tempdir().map_err(|error| {
         CommandError::unavailable("cannot make a directory for the certificates").because(&error)
     })?;
-    let session =
-        Session::publish(scratch.path(), emulator.address(), emulator.ca_pem(), &environment)?;
-
+    let files = TrustFiles::write(scratch.path(), emulator.ca_pem(), &environment)?;
+    let exports = Exports::new(emulator.address(), &files);
     let (program, arguments) = args.command.split_first().ok_or_else(|| {
         CommandError::invalid("no command to run").hint("lanyard azure run -- az account list")
     })?;
-    let exports = session.exports();
-    let mut child =
-        Command::new(program).args(arguments).envs(exports.pairs()).spawn().map_err(|error| {
-            CommandError::invalid(format!("cannot run `{}`", program.display()))
-                .because(&error)
-                .hint("check the name of the command and PATH")
-        })?;
-    let status = wait(&mut child).await.map_err(|error| {
+    let mut command = Command::new(program);
+    command.args(arguments).envs(exports.set());
+    for variable in exports.unset() {
+        command.env_remove(variable);
+    }
+    let mut child = command.spawn().map_err(|error| {
+        CommandError::invalid(format!("cannot run `{}`", program.display()))
+            .because(&error)
+            .hint("check the name of the command and PATH")
+    })?;
+    let status = wait(&mut child, &mut signals).await.map_err(|error| {
         CommandError::unavailable(format!("lost sight of `{}`", program.display())).because(&error)
     })?;
 
@@ -70,13 +75,22 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
     Ok(Exit::Inner(code_of(status)))
 }
 
-/// Waits for the child. A Ctrl-C reaches it as well: the terminal sends it to the whole group, and
-/// the child decides how to end.
-async fn wait(child: &mut tokio::process::Child) -> std::io::Result<ExitStatus> {
+/// Waits for the child, which decides how to end. What a terminal sends reaches it as well, because
+/// it is in our group; what a supervisor sends to us alone is passed on.
+async fn wait(child: &mut Child, signals: &mut Signals) -> std::io::Result<ExitStatus> {
     loop {
-        tokio::select! {
+        let end = tokio::select! {
             status = child.wait() => return status,
-            interrupt = tokio::signal::ctrl_c() => interrupt?,
+            end = signals.end() => end,
+        };
+        let signal = match end {
+            End::Interrupt | End::Quit => continue,
+            End::Terminate => Signal::TERM,
+            End::HangUp => Signal::HUP,
+        };
+        let process = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(process) = process {
+            kill_process(process, signal)?;
         }
     }
 }

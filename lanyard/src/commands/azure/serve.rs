@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use super::session::{self, Session};
 use super::world;
-use crate::exit::{CommandError, CommandResult, Exit};
+use crate::exit::{CommandResult, Exit};
 use crate::output::{self, Format};
 use crate::settings::Environment;
+use crate::signals::Signals;
 
 /// Serve the local Azure until interrupted
 ///
@@ -40,6 +41,7 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
         listen: args.listen,
         allow_remote: args.allow_remote,
     };
+    let mut signals = Signals::listen()?;
     let emulator = world::start(&start).await?;
     let directory = session::directory(args.state.as_deref(), &environment);
     let session =
@@ -50,8 +52,8 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
         Format::Json => serde_json::to_string(&session).unwrap_or_default(),
         Format::Yaml => output::document(&session, Format::Yaml),
     });
-    interrupted().await?;
-    Session::withdraw(&directory);
+    signals.end().await;
+    session.withdraw();
     emulator.shutdown().await;
     Ok(Exit::Good)
 }
@@ -65,17 +67,4 @@ fn introduction(session: &Session, args: &Args) -> String {
         "local Azure on {}\nin another shell: eval \"$(lanyard azure env{state})\"\nCtrl-C ends it",
         session.proxy
     )
-}
-
-/// Ready when the person or the supervisor wants an end.
-pub(crate) async fn interrupted() -> Result<(), CommandError> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| {
-        CommandError::unavailable("cannot listen for the end of the process").because(&error)
-    })?;
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
-    Ok(())
 }

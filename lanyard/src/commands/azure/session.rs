@@ -1,14 +1,15 @@
-//! What a running local Azure leaves on disk for `lanyard azure env` and for clients: its address
-//! and the certificates to trust.
+//! What a running `lanyard azure serve` leaves on disk for `lanyard azure env` and for clients: its
+//! address, and where the certificates to trust are.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::exports::{Exports, bundle_path, local_ca_path};
+use super::exports::{Exports, TrustFiles, reachable, replace};
 use crate::exit::CommandError;
 use crate::settings::Environment;
 
@@ -29,44 +30,41 @@ pub(crate) struct Session {
     pub(crate) process: u32,
 }
 
-/// Where the Debian, Fedora, openSUSE and Alpine families keep the system's roots.
-const SYSTEM_ROOTS: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
 impl Session {
-    /// Writes the certificates and the address into `directory`.
+    /// Announces a local Azure in `directory`. One directory holds one: a second is refused.
     pub(crate) fn publish(
         directory: &Path,
         address: SocketAddr,
         ca_pem: &str,
         environment: &Environment,
     ) -> Result<Self, CommandError> {
+        own(directory).map_err(|error| {
+            CommandError::unavailable(format!("{} cannot be used", directory.display()))
+                .because(&error)
+                .hint("choose a directory of your own with --state")
+        })?;
+        if let Ok(running) = Self::load(directory) {
+            let message = format!("process {} serves a local Azure already", running.process);
+            return Err(CommandError::unavailable(message)
+                .hint("end it, or give this one a directory of its own with --state"));
+        }
+        let files = TrustFiles::write(directory, ca_pem, environment)?;
+        let address = reachable(address);
         let session = Self {
             address,
             proxy: format!("http://{address}"),
             control: format!("http://{address}/lanyard/v1"),
-            ca_file: local_ca_path(directory),
-            ca_bundle: bundle_path(directory),
+            ca_file: files.local_ca,
+            ca_bundle: files.bundle,
             process: std::process::id(),
         };
-        let write = || {
-            fs::create_dir_all(directory)?;
-            replace(&session.ca_file, ca_pem.as_bytes())?;
-            let mut bundle = system_roots(environment);
-            bundle.extend_from_slice(ca_pem.as_bytes());
-            replace(&session.ca_bundle, &bundle)?;
-            let text = serde_json::to_vec_pretty(&session).map_err(io::Error::other)?;
-            replace(&descriptor_path(directory), &text)
-        };
-        write().map_err(|error| {
-            CommandError::unavailable(format!("cannot write into {}", directory.display()))
-                .because(&error)
-                .hint("choose another directory with --state")
-        })?;
+        serde_json::to_vec_pretty(&session)
+            .map_err(io::Error::other)
+            .and_then(|text| replace(&descriptor_path(directory), &text))
+            .map_err(|error| {
+                CommandError::unavailable(format!("cannot write into {}", directory.display()))
+                    .because(&error)
+            })?;
         Ok(session)
     }
 
@@ -78,6 +76,8 @@ impl Session {
                 .because(error)
                 .hint("start one with `lanyard azure serve`, with the same --state if it has one")
         };
+        // Whoever could write the descriptor could send our requests, tokens and all, to himself.
+        own(directory).map_err(|error| none(&error))?;
         let text = fs::read(&path).map_err(|error| none(&error))?;
         let session: Self = serde_json::from_slice(&text).map_err(|error| none(&error))?;
         // A descriptor outlives a killed process; a connection does not.
@@ -85,17 +85,23 @@ impl Session {
         Ok(session)
     }
 
-    /// Removes the address again; the certificates stay for clients that still run.
-    pub(crate) fn withdraw(directory: &Path) {
-        if let Err(error) = fs::remove_file(descriptor_path(directory)) {
-            tracing::debug!(%error, "the address of the local Azure was gone already");
+    /// Takes the announcement back; the certificates stay for clients that still run.
+    pub(crate) fn withdraw(&self) {
+        let Some(directory) = self.ca_file.parent() else { return };
+        let path = descriptor_path(directory);
+        let ours = fs::read(&path)
+            .ok()
+            .and_then(|text| serde_json::from_slice::<Self>(&text).ok())
+            .is_some_and(|session| session.process == self.process);
+        if ours && let Err(error) = fs::remove_file(path) {
+            tracing::debug!(%error, "the announcement of the local Azure was gone already");
         }
     }
 
     /// The variables for clients.
     pub(crate) fn exports(&self) -> Exports {
         let directory = self.ca_file.parent().unwrap_or(Path::new("."));
-        Exports::new(self.address, directory)
+        Exports::new(self.address, &TrustFiles::in_directory(directory))
     }
 }
 
@@ -103,50 +109,52 @@ impl Session {
 pub(crate) fn directory(state: Option<&Path>, environment: &Environment) -> PathBuf {
     match (state, &environment.runtime_directory) {
         (Some(state), _) => state.to_owned(),
-        (None, Some(runtime)) => runtime.join("lanyard").join("azure"),
-        (None, None) => std::env::temp_dir().join(format!("lanyard-azure-{}", user())),
+        (None, Some(runtime)) => runtime.join("lanyard-azure"),
+        (None, None) => {
+            let user = rustix::process::geteuid().as_raw();
+            std::env::temp_dir().join(format!("lanyard-azure-{user}"))
+        }
     }
 }
 
-fn user() -> u32 {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata("/proc/self").map(|metadata| metadata.uid()).unwrap_or_default()
+/// Makes the directory if it is not there, and refuses one that others can write: in a shared
+/// temporary directory its name can be guessed.
+fn own(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let metadata = fs::symlink_metadata(directory)?;
+    let refuse = |why| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if !metadata.is_dir() {
+        return refuse("it is a link, not a directory");
+    }
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return refuse("it belongs to another user");
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return refuse("other users can write into it");
+    }
+    Ok(())
 }
 
 fn descriptor_path(directory: &Path) -> PathBuf {
     directory.join("azure.json")
 }
 
-fn system_roots(environment: &Environment) -> Vec<u8> {
-    let named = environment.ssl_cert_file.iter().map(PathBuf::as_path);
-    let usual = SYSTEM_ROOTS.iter().map(Path::new);
-    let mut roots = named.chain(usual).find_map(|path| fs::read(path).ok()).unwrap_or_default();
-    if !roots.is_empty() && !roots.ends_with(b"\n") {
-        roots.push(b'\n');
-    }
-    roots
-}
-
-/// Readers see the old file or the new one, never a part.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let partial = path.with_extension("partial");
-    let mut file = fs::File::create(&partial)?;
-    file.write_all(content)?;
-    drop(file);
-    fs::rename(partial, path)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
+
+    fn publish(directory: &Path, address: SocketAddr) -> Result<Session, CommandError> {
+        Session::publish(directory, address, "CA\n", &Environment::default())
+    }
 
     #[test]
     fn a_session_is_found_while_its_port_answers_and_not_after() {
         let directory = tempfile::tempdir().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let published =
-            Session::publish(directory.path(), address, "CA\n", &Environment::default()).unwrap();
+        let published = publish(directory.path(), address).unwrap();
         assert_eq!(Session::load(directory.path()).unwrap(), published);
         drop(listener);
         let error = Session::load(directory.path()).unwrap_err().to_string();
@@ -155,14 +163,30 @@ mod tests {
     }
 
     #[test]
-    fn the_bundle_keeps_the_roots_that_were_trusted_before() {
+    fn a_second_session_in_one_directory_is_refused_and_harms_the_first_not() {
         let directory = tempfile::tempdir().unwrap();
-        let roots = directory.path().join("roots.pem");
-        fs::write(&roots, "ROOTS").unwrap();
-        let environment = Environment { ssl_cert_file: Some(roots), ..Environment::default() };
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let first = publish(directory.path(), listener.local_addr().unwrap()).unwrap();
+        let other = SocketAddr::from(([127, 0, 0, 1], 1));
+        let error = publish(directory.path(), other).unwrap_err().to_string();
+        assert!(error.contains("already"), "{error}");
+        let stranger = Session { process: first.process + 1, ..first.clone() };
+        stranger.withdraw();
+        assert_eq!(Session::load(directory.path()).unwrap(), first);
+        first.withdraw();
+        assert!(Session::load(directory.path()).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_others_can_write_or_that_is_a_link_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        let session = Session::publish(directory.path(), address, "CA\n", &environment).unwrap();
-        assert_eq!(fs::read_to_string(session.ca_bundle).unwrap(), "ROOTS\nCA\n");
-        assert_eq!(fs::read_to_string(session.ca_file).unwrap(), "CA\n");
+        let open = parent.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(publish(&open, address).unwrap_err().to_string().contains("other users"));
+        let link = parent.path().join("link");
+        symlink(parent.path(), &link).unwrap();
+        assert!(publish(&link, address).unwrap_err().to_string().contains("link"));
     }
 }

@@ -74,13 +74,10 @@ fn rotation(report: &Report) -> String {
     table.set_header(["rotated component", "ms from swap to first token with the new key"]);
     let mut failures = String::new();
     for rotated in &report.rotation {
-        let millis = match &rotated.failure {
-            None => format!("{:.1}", rotated.millis),
-            Some(failure) => {
-                failures.push_str(&rotation_failure(rotated.name, failure));
-                "FAILED".to_owned()
-            }
-        };
+        if let Some(failure) = &rotated.failure {
+            failures.push_str(&rotation_failure(rotated.name, failure));
+        }
+        let millis = rotated.millis.map_or_else(|| "FAILED".to_owned(), |m| format!("{m:.1}"));
         table.add_row([rotated.name.to_string(), millis]);
     }
     right_align(&mut table);
