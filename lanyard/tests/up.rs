@@ -122,19 +122,6 @@ fn every_hop_of_every_component_is_good() {
 }
 
 #[test]
-fn one_vault_reader_token_serves_all_nine() {
-    let report = report(&lanyard(&["up", "--once", "--output", "json"]));
-    let tokens: std::collections::BTreeSet<_> = report
-        .components
-        .iter()
-        .flat_map(|component| &component.hops)
-        .filter(|hop| hop.name == "imds-token")
-        .map(|hop| hop.detail.clone())
-        .collect();
-    assert_eq!(tokens.len(), 1, "{tokens:?}");
-}
-
-#[test]
 fn a_fault_is_blamed_on_its_hop_and_harms_nobody_else() {
     let blame = BTreeMap::from([
         ("encoding", "decode"),

@@ -96,8 +96,10 @@ impl RunDirectory {
             }
             // In a directory that the person chose, only what we made and emptied goes away.
             for directory in path.ancestors().take_while(|above| *above != self.path) {
-                if fs::remove_dir(directory).is_err() {
-                    break;
+                // Unpublishing may have removed the volume's own directory before.
+                match fs::remove_dir(directory) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => break,
+                    _ => {}
                 }
             }
         }
