@@ -137,6 +137,13 @@ pub(crate) struct Attributes {
     pub(crate) gid: u32,
 }
 
+/// What becomes of the content of a file that is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    Truncated,
+    Left,
+}
+
 impl Directory {
     pub(crate) fn open(path: &Path, fuse: Fuse) -> Result<Self, DiskError> {
         let file = fs::open(path, DIRECTORY, Mode::empty())
@@ -374,6 +381,15 @@ impl Directory {
     /// Removes whatever stands under `name`, if anything does. Content is truncated first, so
     /// that no open file or deleted inode keeps it.
     pub(crate) fn remove(&self, name: &OsStr) -> Result<(), DiskError> {
+        self.remove_all(name, Content::Truncated)
+    }
+
+    /// Removes whatever stands under `name`, if anything does. Who has a file of it open reads on.
+    pub(crate) fn release(&self, name: &OsStr) -> Result<(), DiskError> {
+        self.remove_all(name, Content::Left)
+    }
+
+    fn remove_all(&self, name: &OsStr, content: Content) -> Result<(), DiskError> {
         let kind = match fs::statat(&*self.file, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => FileType::from_raw_mode(stat.st_mode),
             Err(Errno::NOENT) => return Ok(()),
@@ -382,11 +398,11 @@ impl Directory {
         let flags = if kind == FileType::Directory {
             let child = self.open_child(name)?;
             for (inner, _) in child.list()? {
-                child.remove(&inner)?;
+                child.remove_all(&inner, content)?;
             }
             AtFlags::REMOVEDIR
         } else {
-            if kind == FileType::RegularFile {
+            if kind == FileType::RegularFile && content == Content::Truncated {
                 self.truncate_file(name)?;
             }
             AtFlags::empty()

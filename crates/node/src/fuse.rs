@@ -8,13 +8,21 @@ use std::io;
 pub(crate) struct Fuse {
     #[cfg(test)]
     left: Option<std::sync::Arc<std::sync::atomic::AtomicUsize>>,
+    #[cfg(test)]
+    mends: bool,
 }
 
 impl Fuse {
     /// A fuse that lets `calls` changing calls pass.
     #[cfg(test)]
     pub(crate) fn of(calls: usize) -> Self {
-        Self { left: Some(std::sync::Arc::new(calls.into())) }
+        Self { left: Some(std::sync::Arc::new(calls.into())), mends: false }
+    }
+
+    /// A fuse that lets `calls` changing calls pass, fails one, and lets all others pass.
+    #[cfg(test)]
+    pub(crate) fn flawed_after(calls: usize) -> Self {
+        Self { mends: true, ..Self::of(calls) }
     }
 
     /// Whether the fuse has ended.
@@ -34,8 +42,13 @@ impl Fuse {
     pub(crate) fn burn(&self) -> io::Result<()> {
         use std::sync::atomic::Ordering::SeqCst;
         let Some(left) = &self.left else { return Ok(()) };
-        left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
-            .map(|_| ())
-            .map_err(|_spent| io::Error::other("crashed here"))
+        left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).map(|_| ()).map_err(
+            |_spent| {
+                if self.mends {
+                    left.store(usize::MAX, SeqCst);
+                }
+                io::Error::other("crashed here")
+            },
+        )
     }
 }

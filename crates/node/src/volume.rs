@@ -75,6 +75,16 @@ impl Volume {
     ///
     /// Equal content is not written again, though modes and groups are still corrected in place.
     /// Whatever a crash left undone is done first.
+    ///
+    /// A publish that retires a generation leaves the old content on disk, for readers that are
+    /// in the middle of it, and nothing here takes it away by itself: the caller calls
+    /// [`Volume::scrub`] [`SCRUB_GRACE`] and a second later, then whenever [`Scrubbed::next`]
+    /// says, until it says nothing. Who opens a volume of an earlier process calls it at once.
+    ///
+    /// # Errors
+    ///
+    /// Where readers already see `files` but some watchers could not be told, all others were,
+    /// and the next publish tells them again, whatever it publishes.
     pub fn publish(&mut self, files: &[FileEntry<'_>]) -> Result<Published, PublishError> {
         let payload = Payload::parse(files)
             .map_err(|problems| PublishError::Payload { dir: self.dir().to_owned(), problems })?;
@@ -109,14 +119,15 @@ impl Volume {
             }
         };
         settle_links(&self.directory, &links)?;
-        if self.watchers_waiting {
-            for generation in &survey.generations.retired {
-                self.poke(generation)?;
-            }
-            self.watchers_waiting = false;
-        }
         if let Some(mount) = &mut self.mount {
             mount.keep();
+        }
+        if self.watchers_waiting {
+            // One file that cannot be written to leaves nobody else uninformed.
+            let retired = survey.generations.retired.iter();
+            let poked = retired.map(|generation| self.poke(generation)).fold(Ok(()), Result::and);
+            self.watchers_waiting = poked.is_err();
+            poked?;
         }
         Ok(published)
     }
@@ -175,11 +186,17 @@ impl Volume {
     ///
     /// A generation of which a mount shows a part is left alone: a container with a `subPath`
     /// sees that file, and never a later one.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be truncated keeps no other from it; the first failure is told when all
+    /// were tried. Try again after a pause: what was truncated is not touched again.
     pub fn scrub(&mut self) -> Result<Scrubbed, PublishError> {
         let now = self.clock.now();
         let survey = Survey::of(&self.directory)?;
         let shown = shown_generations(&load_mount_table()?, &self.directory.device()?);
         let mut scrubbed = Scrubbed::default();
+        let mut outcome = Ok(());
         for (generation, due) in survey.generations.scrub_times() {
             let is_shown = shown.contains(generation);
             scrubbed.shown += usize::from(is_shown);
@@ -189,7 +206,7 @@ impl Volume {
                 scrubbed.next = Some(scrubbed.next.map_or(again, |next| next.min(again)));
                 continue;
             }
-            each_file(&self.directory, generation, &mut |folder, name| {
+            let visited = each_file(&self.directory, generation, &mut |folder, name| {
                 let bytes = folder.len(name)?;
                 if bytes > 0 {
                     folder.truncate_file(name)?;
@@ -197,8 +214,10 @@ impl Volume {
                     scrubbed.bytes = scrubbed.bytes.saturating_add(bytes);
                 }
                 Ok(())
-            })?;
+            });
+            outcome = outcome.and(visited);
         }
+        outcome?;
         Ok(scrubbed)
     }
 
@@ -324,14 +343,16 @@ fn create_links(directory: &Directory, links: &LinkChanges) -> Result<(), DiskEr
 
 fn settle_links(directory: &Directory, links: &LinkChanges) -> Result<(), DiskError> {
     for name in &links.discard {
-        directory.remove(name)?;
+        directory.release(name)?;
     }
     for (name, is_directory) in &links.replace {
-        directory.remove(NEXT_LINK.as_ref())?;
+        directory.release(NEXT_LINK.as_ref())?;
         directory.link(NEXT_LINK.as_ref(), &target_of(name))?;
         if *is_directory {
             directory.exchange(NEXT_LINK.as_ref(), name)?;
-            directory.remove(NEXT_LINK.as_ref())?;
+            // What another writer left may be open: its readers were promised no grace, and get
+            // the whole of what they opened.
+            directory.release(NEXT_LINK.as_ref())?;
         } else {
             directory.rename(NEXT_LINK.as_ref(), name)?;
         }
@@ -341,6 +362,7 @@ fn settle_links(directory: &Directory, links: &LinkChanges) -> Result<(), DiskEr
 
 type Visit<'a> = dyn FnMut(&Directory, &OsStr) -> Result<(), DiskError> + 'a;
 
+/// Visits every file of a generation, whatever becomes of the others; the first failure is told.
 fn each_file(
     directory: &Directory,
     generation: &Generation,
@@ -353,14 +375,18 @@ fn each_file(
 }
 
 fn each_file_below(folder: &Directory, visit: &mut Visit<'_>) -> Result<(), DiskError> {
+    let mut outcome = Ok(());
     for (name, occupant) in folder.list()? {
-        match occupant {
-            Occupant::File => visit(folder, &name)?,
-            Occupant::Directory => each_file_below(&folder.open_child(&name)?, visit)?,
-            Occupant::Link(_) => {}
-        }
+        let visited = match occupant {
+            Occupant::File => visit(folder, &name),
+            Occupant::Directory => {
+                folder.open_child(&name).and_then(|child| each_file_below(&child, visit))
+            }
+            Occupant::Link(_) => Ok(()),
+        };
+        outcome = outcome.and(visited);
     }
-    Ok(())
+    outcome
 }
 
 fn bytes_of(content: &[u8]) -> u64 {

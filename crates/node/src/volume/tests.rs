@@ -359,6 +359,73 @@ fn retired_content_is_truncated_after_the_grace_and_the_current_content_never() 
 }
 
 #[test]
+fn a_retired_file_that_fails_keeps_no_watcher_of_another_from_hearing() {
+    let world = World::new();
+    let mut volume = world.open();
+    volume.publish(&entries(FIRST)).unwrap();
+    volume.publish(&entries(SECOND)).unwrap();
+    let [first, second] = [1, 2].map(|n| world.path(&format!("..2026_11_21_12_00_00.{n}")));
+    // A socket, which nobody can open, where a file was.
+    fs::remove_file(first.join("cert")).unwrap();
+    std::os::unix::net::UnixListener::bind(first.join("cert")).unwrap();
+    let others = ["old", "tls/key", "tls/deep/ca"].map(|name| first.join(name));
+    let others: Vec<_> = others.into_iter().chain([second.join("more/a")]).collect();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    for path in &others {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(long_ago).unwrap();
+    }
+
+    let error = volume.publish(&entries(FIRST)).unwrap_err();
+    assert!(format!("{error:?}").contains("00.1/cert"), "{error:?}");
+    assert_eq!(world.seen(), expected(FIRST));
+    for path in others {
+        assert!(fs::metadata(&path).unwrap().modified().unwrap() > long_ago, "{}", path.display());
+    }
+    // Somebody was not told, so the next publish tells again.
+    assert!(volume.publish(&entries(FIRST)).is_err());
+    fs::remove_file(first.join("cert")).unwrap();
+    assert_eq!(volume.publish(&entries(FIRST)).unwrap().changed, Changed::Nothing);
+}
+
+#[test]
+fn a_retired_file_that_fails_keeps_no_other_from_being_scrubbed() {
+    for flaw in 0..FIRST.len() {
+        let world = World::new();
+        let mut volume = world.open();
+        volume.publish(&entries(FIRST)).unwrap();
+        volume.publish(&entries(SECOND)).unwrap();
+        world.clock.advance(Duration::from_mins(2));
+        world.open_with(Fuse::flawed_after(flaw)).scrub().unwrap_err();
+        let retired = world.path("..2026_11_21_12_00_00.1");
+        let has_content = |name: &str| fs::metadata(retired.join(name)).unwrap().len() > 0;
+        assert_eq!(FIRST.iter().filter(|(name, _)| has_content(name)).count(), 1, "{flaw}");
+        assert_eq!(volume.scrub().unwrap().files, 1, "{flaw}");
+    }
+}
+
+#[test]
+fn who_reads_a_file_of_an_earlier_writer_reads_it_to_its_end() {
+    use std::io::Read;
+
+    for crash in 0.. {
+        let world = World::new();
+        fs::create_dir(world.path("tls")).unwrap();
+        fs::write(world.path("tls/key"), "theirs").unwrap();
+        let mut open = fs::File::open(world.path("tls/key")).unwrap();
+        let done = world.open_with(Fuse::of(crash)).publish(&entries(FIRST)).is_ok();
+        world.open().publish(&entries(FIRST)).unwrap();
+        let mut read = String::new();
+        open.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "theirs", "crash {crash}");
+        assert_eq!(world.seen(), expected(FIRST), "crash {crash}");
+        if done {
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_clock_that_goes_back_neither_reorders_generations_nor_scrubs_early() {
     let world = World::new();
     let mut volume = world.open();
