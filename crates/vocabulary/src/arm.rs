@@ -1,5 +1,6 @@
 //! Ids of Azure resources.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
@@ -9,7 +10,9 @@ use serde::{Deserialize, Serialize};
 /// The id of an Azure resource, of a resource group or of a subscription.
 ///
 /// The case of the creator is preserved, and comparison ignores it, as Azure Resource Manager
-/// does. Scopes contain each other by segments: `rg1` does not contain `rg10`.
+/// does. Scopes contain each other by segments: `rg1` does not contain `rg10`. An id goes into
+/// URLs as it is, so no segment of it is one that a URL would read otherwise: none is `.` or `..`,
+/// and none holds `%`, which begins an escape.
 ///
 /// ```
 /// use lanyard_vocabulary::ArmResourceId;
@@ -88,15 +91,21 @@ impl ArmResourceId {
     }
 
     /// A child of this resource, such as `subnets/default`.
+    ///
+    /// The result is an id one kind and one name below this one, whatever the name is. A name
+    /// that no resource can have leads neither up nor further down: what no segment holds (see
+    /// [`ArmResourceId`]) stands there as U+FFFD, which no resource has in its name either, so
+    /// the id names nothing and Azure says so.
     #[must_use]
-    pub fn child(&self, kind: &str, name: &str) -> Self {
-        Self(format!("{}/{kind}/{name}", self.0))
+    pub fn child(&self, kind: &'static str, name: &str) -> Self {
+        Self(format!("{}/{kind}/{}", self.0, segment(name)))
     }
 
-    /// The resource `Namespace/type` named `name` in this group or subscription.
+    /// The resource `Namespace/type` named `name` in this group or subscription; names are held
+    /// to the rule of [`ArmResourceId::child`].
     #[must_use]
-    pub fn provider(&self, resource_type: &str, name: &str) -> Self {
-        Self(format!("{}/providers/{resource_type}/{name}", self.0))
+    pub fn provider(&self, resource_type: &'static str, name: &str) -> Self {
+        Self(format!("{}/providers/{resource_type}/{}", self.0, segment(name)))
     }
 
     /// Whether `other` is this scope or lies below it.
@@ -119,7 +128,10 @@ impl FromStr for ArmResourceId {
         if segments.iter().any(|segment| segment.is_empty()) {
             return refuse("it has an empty segment");
         }
-        if text.chars().any(|c| c.is_control() || matches!(c, '?' | '#' | '\\')) {
+        if segments.iter().any(|segment| is_relative(segment)) {
+            return refuse("it has a segment `.` or `..`");
+        }
+        if path.chars().any(|c| c != '/' && is_foreign(c)) {
             return refuse("it has a character that no id has");
         }
         if !segments[0].eq_ignore_ascii_case("subscriptions") || segments.len() < 2 {
@@ -147,6 +159,27 @@ impl FromStr for ArmResourceId {
         }
         Ok(Self(text.to_owned()))
     }
+}
+
+/// Whether a URL would read the segment as a direction.
+fn is_relative(segment: &str) -> bool {
+    matches!(segment, "." | "..")
+}
+
+/// Whether no segment of an id holds the character.
+fn is_foreign(c: char) -> bool {
+    c.is_control() || matches!(c, '/' | '?' | '#' | '\\' | '%')
+}
+
+/// The text as one segment of an id.
+fn segment(text: &str) -> Cow<'_, str> {
+    let relative = is_relative(text);
+    if !text.is_empty() && !relative && !text.contains(is_foreign) {
+        return Cow::Borrowed(text);
+    }
+    let replaced = |c| if relative || is_foreign(c) { char::REPLACEMENT_CHARACTER } else { c };
+    let segment: String = text.chars().map(replaced).collect();
+    Cow::Owned(if segment.is_empty() { char::REPLACEMENT_CHARACTER.into() } else { segment })
 }
 
 impl TryFrom<String> for ArmResourceId {
@@ -188,6 +221,8 @@ impl Hash for ArmResourceId {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn id(text: &str) -> ArmResourceId {
@@ -230,6 +265,44 @@ mod tests {
     }
 
     #[test]
+    fn names_with_dots_and_stars_are_names() {
+        for name in ["...", ".a", "a..b", "*.apps", "example.com", "a b", "rg_(1)"] {
+            let text = format!("/subscriptions/s/resourceGroups/g/providers/A.B/c/{name}");
+            assert_eq!(id(&text).name(), name);
+            assert_eq!(id("/subscriptions/s/resourceGroups/g").provider("A.B/c", name), id(&text));
+        }
+    }
+
+    #[test]
+    fn a_name_that_no_resource_can_have_names_nothing_and_stays_below() {
+        let zone = id("/subscriptions/s/resourceGroups/g/providers/A.B/c/d");
+        for (name, expected) in [
+            ("", "\u{fffd}"),
+            (".", "\u{fffd}"),
+            ("..", "\u{fffd}\u{fffd}"),
+            ("../x", "..\u{fffd}x"),
+            ("x%2f", "x\u{fffd}2f"),
+            ("x?y#z", "x\u{fffd}y\u{fffd}z"),
+            ("\\\n", "\u{fffd}\u{fffd}"),
+        ] {
+            assert_eq!(zone.child("e", name).name(), expected, "{name:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_name_a_child_is_an_id_one_pair_below(name in "([./%?#\\\\]|.){0,12}") {
+            let group = id("/subscriptions/s/resourceGroups/g");
+            let resource = group.provider("A.B/c", &name);
+            let child = resource.child("d", &name);
+            prop_assert_eq!(child.as_str().parse::<ArmResourceId>(), Ok(child.clone()));
+            prop_assert!(group.contains(&resource) && resource.contains(&child));
+            prop_assert_eq!(child.segments().count(), resource.segments().count() + 2);
+            prop_assert_eq!(resource.segments().count(), group.segments().count() + 4);
+        }
+    }
+
+    #[test]
     fn texts_that_are_no_ids_are_refused_with_a_reason() {
         let cases = [
             "",
@@ -243,6 +316,13 @@ mod tests {
             "/subscriptions/s/resourceGroups/g/providers/A.B/c/d/e",
             "/subscriptions/s/resourceGroups//providers/A.B/c/d",
             "/subscriptions/s/resourceGroups/g?x",
+            "/subscriptions/s/resourceGroups/g\\x",
+            "/subscriptions/..",
+            "/subscriptions/s/resourceGroups/.",
+            "/subscriptions/s/resourceGroups/..",
+            "/subscriptions/s/resourceGroups/%2e%2E",
+            "/subscriptions/s/resourceGroups/g%2Fproviders",
+            "/subscriptions/s/resourceGroups/g/providers/A.B/c/../providers/A.B/d/e",
         ];
         for text in cases {
             assert!(text.parse::<ArmResourceId>().is_err(), "{text:?}");

@@ -47,6 +47,14 @@ pub struct Endpoints {
     pub vault_suffix: &'static str,
     /// DNS suffix of managed HSMs, without a leading dot.
     pub managed_hsm_suffix: &'static str,
+    /// Host of Microsoft Graph, which is also its audience.
+    pub graph_host: &'static str,
+    /// DNS suffix of storage, without a leading dot and without the service: blobs are at
+    /// `<account>.blob.<suffix>`.
+    pub storage_suffix: &'static str,
+    /// DNS suffix of container registries, without a leading dot; no registry was ever in the
+    /// German cloud.
+    pub registry_suffix: Option<&'static str>,
 }
 
 impl Endpoints {
@@ -58,6 +66,16 @@ impl Endpoints {
     /// The base URL of the token service, with a trailing slash, as credential documents hold it.
     pub fn authority_url(&self) -> String {
         format!("https://{}/", self.authority_host)
+    }
+
+    /// The base URL of Microsoft Graph, without a trailing slash; it is the audience, too.
+    pub fn graph_url(&self) -> String {
+        format!("https://{}", self.graph_host)
+    }
+
+    /// The DNS suffix of blobs, without a leading dot: accounts are its first label.
+    pub fn blob_suffix(&self) -> String {
+        format!("blob.{}", self.storage_suffix)
     }
 
     /// The base URL of Azure Resource Manager, without a trailing slash.
@@ -73,15 +91,21 @@ const PUBLIC: Endpoints = Endpoints {
     arm_audience: "https://management.core.windows.net",
     vault_suffix: "vault.azure.net",
     managed_hsm_suffix: "managedhsm.azure.net",
+    graph_host: "graph.microsoft.com",
+    storage_suffix: "core.windows.net",
+    registry_suffix: Some("azurecr.io"),
 };
 
 const US_GOVERNMENT: Endpoints = Endpoints {
     authority_host: "login.microsoftonline.us",
-    authority_aliases: &["login.usgovcloudapi.net"],
+    authority_aliases: &["login.usgovcloudapi.net", "login-us.microsoftonline.com"],
     arm_host: "management.usgovcloudapi.net",
     arm_audience: "https://management.core.usgovcloudapi.net",
     vault_suffix: "vault.usgovcloudapi.net",
     managed_hsm_suffix: "managedhsm.usgovcloudapi.net",
+    graph_host: "graph.microsoft.us",
+    storage_suffix: "core.usgovcloudapi.net",
+    registry_suffix: Some("azurecr.us"),
 };
 
 const CHINA: Endpoints = Endpoints {
@@ -91,6 +115,9 @@ const CHINA: Endpoints = Endpoints {
     arm_audience: "https://management.core.chinacloudapi.cn",
     vault_suffix: "vault.azure.cn",
     managed_hsm_suffix: "managedhsm.azure.cn",
+    graph_host: "microsoftgraph.chinacloudapi.cn",
+    storage_suffix: "core.chinacloudapi.cn",
+    registry_suffix: Some("azurecr.cn"),
 };
 
 const GERMAN: Endpoints = Endpoints {
@@ -100,6 +127,9 @@ const GERMAN: Endpoints = Endpoints {
     arm_audience: "https://management.core.cloudapi.de",
     vault_suffix: "vault.microsoftazure.de",
     managed_hsm_suffix: "managedhsm.microsoftazure.de",
+    graph_host: "graph.microsoft.de",
+    storage_suffix: "core.cloudapi.de",
+    registry_suffix: None,
 };
 
 const BLEU: Endpoints = Endpoints {
@@ -109,6 +139,9 @@ const BLEU: Endpoints = Endpoints {
     arm_audience: "https://management.sovcloud-api.fr",
     vault_suffix: "vault.sovcloud-api.fr",
     managed_hsm_suffix: "managedhsm.sovcloud-api.fr",
+    graph_host: "graph.svc.sovcloud.fr",
+    storage_suffix: "core.sovcloud-api.fr",
+    registry_suffix: Some("azurecr.sovcloud-azure.fr"),
 };
 
 impl Cloud {
@@ -217,6 +250,34 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(Cloud::parse_provider_name(text), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn endpoints_are_bare_names_and_no_two_clouds_share_one() {
+        let mut seen = std::collections::BTreeSet::new();
+        for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {
+            let names = [
+                endpoints.authority_host,
+                endpoints.arm_host,
+                endpoints.vault_suffix,
+                endpoints.managed_hsm_suffix,
+                endpoints.graph_host,
+                endpoints.storage_suffix,
+            ];
+            let all = names.into_iter().chain(endpoints.authority_aliases.iter().copied());
+            for name in all.chain(endpoints.registry_suffix) {
+                let bare = !name.starts_with('.') && !name.contains(['/', ':']);
+                assert!(bare && name.contains('.'), "{name}");
+                assert!(seen.insert(name), "{name} is there twice");
+            }
+        }
+    }
+
+    #[test]
+    fn urls_are_made_of_the_hosts_of_the_cloud() {
+        let endpoints = Cloud::UsGovernment.endpoints().unwrap();
+        assert_eq!(endpoints.graph_url(), "https://graph.microsoft.us");
+        assert_eq!(endpoints.blob_suffix(), "blob.core.usgovcloudapi.net");
     }
 
     #[test]

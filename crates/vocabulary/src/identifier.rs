@@ -77,12 +77,19 @@ fn of_letters_digits_and(text: &str, others: &str) -> bool {
     text.chars().all(|c| c.is_ascii_alphanumeric() || others.contains(c))
 }
 
+/// `.` and `..` are directions where a path is made of identifiers, and nobody's name.
+fn is_relative(text: &str) -> bool {
+    matches!(text, "." | "..")
+}
+
 text_identifier!(
     /// A tenant: a directory id or one of its domain names.
     TenantId,
     "a tenant id",
-    "1 to 255 letters, digits, `.` and `-`",
-    |text| (1..=255).contains(&text.len()) && of_letters_digits_and(text, ".-")
+    "1 to 255 letters, digits, `.` and `-`, but neither `.` nor `..`",
+    |text| (1..=255).contains(&text.len())
+        && of_letters_digits_and(text, ".-")
+        && !is_relative(text)
 );
 
 text_identifier!(
@@ -113,8 +120,8 @@ text_identifier!(
     /// The unique infrastructure id of a hosted cluster.
     InfraId,
     "an infrastructure id",
-    "1 to 63 letters, digits, `.` and `-`",
-    |text| (1..=63).contains(&text.len()) && of_letters_digits_and(text, ".-")
+    "1 to 63 letters, digits, `.` and `-`, but neither `.` nor `..`",
+    |text| (1..=63).contains(&text.len()) && of_letters_digits_and(text, ".-") && !is_relative(text)
 );
 
 /// The client id (application id) of an identity, a UUID in its hyphenated form.
@@ -182,6 +189,8 @@ mod tests {
         assert_eq!(error.to_string(), "`ab` is not a vault name: 3 to 24 letters, digits and `-`");
         assert!("a_b".parse::<SecretName>().is_err());
         assert!("".parse::<TenantId>().is_err());
+        assert!("..".parse::<TenantId>().is_err());
+        assert!(".".parse::<InfraId>().is_err());
         assert!("contoso.onmicrosoft.com".parse::<TenantId>().is_ok());
     }
 
