@@ -47,8 +47,9 @@ impl ReloadingCertificateOptions {
 /// - A rotation keeps the tokens, as long as client, tenant and authority stay the same: they are
 ///   still valid. The new key is tried in the background, so that a broken one shows in
 ///   [`ReloadingCertificateCredential::health`] and not in a request.
-/// - While Entra refuses the new key, the one before serves until its `not_after`; and whenever
-///   Entra refuses a key, the file is read again at once.
+/// - While Entra refuses the new key, the one that worked last serves until its `not_after`,
+///   however many rotations ago that was; and whenever Entra refuses a key, the file is read again
+///   at once.
 /// - A request for one scope never waits for another's, and no caller longer than it wants to.
 #[derive(Debug)]
 pub struct ReloadingCertificateCredential {

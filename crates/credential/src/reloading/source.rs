@@ -24,13 +24,17 @@ pub(crate) struct CertificateSource {
     file: CredentialFile,
     transport: TokenTransport,
     key: Mutex<KeyHealth>,
+    /// The generation that Entra accepted last, of whatever number: the one before the newest may
+    /// never have worked.
+    accepted: Mutex<Option<Arc<Generation>>>,
     /// The newest generation whose refusal has made the file be read again.
     reread_for: AtomicU64,
 }
 
 impl CertificateSource {
     pub(crate) fn new(file: CredentialFile, transport: TokenTransport) -> Self {
-        Self { file, transport, key: Mutex::default(), reread_for: AtomicU64::new(0) }
+        let (key, accepted) = (Mutex::default(), Mutex::default());
+        Self { file, transport, key, accepted, reread_for: AtomicU64::new(0) }
     }
 
     pub(crate) fn file(&self) -> &CredentialFile {
@@ -60,7 +64,7 @@ impl CertificateSource {
 
     async fn fetch_with(
         &self,
-        generation: &Generation,
+        generation: &Arc<Generation>,
         key: &TokenKey,
     ) -> Result<IssuedToken, TokenError> {
         let claims = key.variant.claims_parameter()?;
@@ -82,12 +86,21 @@ impl CertificateSource {
             request_id: self.transport.randomness().uuid(),
         };
         let outcome = exchange.fetch(&self.transport, number).await;
-        self.note(number, key, &outcome);
+        self.note(generation, key, &outcome);
         outcome
     }
 
     /// Keeps what the outcome says about the key, unless it is about an older one.
-    fn note(&self, generation: u64, key: &TokenKey, outcome: &Result<IssuedToken, TokenError>) {
+    fn note(
+        &self,
+        used: &Arc<Generation>,
+        key: &TokenKey,
+        outcome: &Result<IssuedToken, TokenError>,
+    ) {
+        if outcome.is_ok() {
+            *self.accepted.lock() = Some(Arc::clone(used));
+        }
+        let generation = used.number();
         let found = match outcome {
             Ok(_) => KeyHealth::Accepted { generation },
             Err(error) if is_key_refused(error) => {
@@ -125,12 +138,24 @@ impl CertificateSource {
         }
     }
 
-    /// The generation before `refused`, while it lasts and is the same identity.
-    fn fallback(&self, refused: &Generation) -> Option<Arc<Generation>> {
-        let previous = self.file.previous()?;
-        let lasts = previous.expires_at() > self.now();
-        let older = previous.number() < refused.number();
-        (lasts && older && previous.is_same_identity(refused)).then_some(previous)
+    /// Older generations that may serve in the place of `refused`, while they last and are the
+    /// same identity: the one that worked last, then the one before.
+    fn fallbacks(&self, refused: &Generation) -> Vec<Arc<Generation>> {
+        let now = self.now();
+        let accepted = {
+            let mut accepted = self.accepted.lock();
+            // An expired key is not kept in memory for nothing.
+            accepted.take_if(|generation| generation.expires_at() <= now);
+            accepted.clone()
+        };
+        let serves = |candidate: &Arc<Generation>| {
+            let older = candidate.number() < refused.number();
+            candidate.expires_at() > now && older && candidate.is_same_identity(refused)
+        };
+        let mut fallbacks: Vec<_> =
+            accepted.into_iter().chain(self.file.previous()).filter(serves).collect();
+        fallbacks.dedup_by_key(|generation| generation.number());
+        fallbacks
     }
 }
 
@@ -145,14 +170,17 @@ impl TokenSource for CertificateSource {
             generation = newer;
             outcome = self.fetch_with(&generation, key).await;
         }
-        if is_refused(&outcome)
-            && let Some(previous) = self.fallback(&generation)
-        {
-            let (refused, serving) = (generation.number(), previous.number());
-            tracing::warn!(refused, serving, "entra refuses the new key: the one before serves");
-            let rescued = self.fetch_with(&previous, key).await;
-            // The newest key's error is the one to mend.
-            return rescued.or(outcome);
+        if !is_refused(&outcome) {
+            return outcome;
+        }
+        for fallback in self.fallbacks(&generation) {
+            let (refused, serving) = (generation.number(), fallback.number());
+            tracing::warn!(refused, serving, "entra refuses the new key: an older one is used");
+            let rescued = self.fetch_with(&fallback, key).await;
+            if !is_refused(&rescued) {
+                // The newest key's error is the one to mend.
+                return rescued.or(outcome);
+            }
         }
         outcome
     }

@@ -211,6 +211,64 @@ async fn a_key_of_another_identity_is_no_fallback() {
     assert_eq!(world.bench.script.requests(), 1);
 }
 
+/// The second document again, later: another version with the same broken key.
+fn third() -> Value {
+    let mut document = second();
+    document["not_before"] = json!("2026-11-20T12:00:00Z");
+    document
+}
+
+#[tokio::test]
+async fn two_bad_rotations_in_a_row_do_not_cost_the_last_good_key() {
+    let world = World::new(takes(&[LEAF]));
+    let credential = world.open().await;
+    get(&credential, VAULT).await.unwrap();
+    world.rotate(&credential, &second()).await;
+    world.rotate(&credential, &third()).await;
+    assert_eq!(credential.generation().number(), 3);
+    assert!(get(&credential, ARM).await.is_ok());
+    let health = credential.health();
+    assert!(matches!(health.key, KeyHealth::Refused { generation: 3, .. }), "{health:?}");
+    assert_eq!(health.tokens.last_generation, Some(1));
+}
+
+#[tokio::test]
+async fn a_wrong_client_id_between_two_versions_does_not_cost_the_last_good_key() {
+    let world = World::new(|seen, number| {
+        if seen.field("client_id").unwrap() == CLIENT && is_by(seen, LEAF) {
+            Reply::token(&format!("t{number}"), 3_600)
+        } else {
+            Reply::refusal("invalid_client", 700_027)
+        }
+    });
+    let credential = world.open().await;
+    get(&credential, VAULT).await.unwrap();
+    let mut mistaken = second();
+    mistaken["client_id"] = json!("another-client");
+    world.rotate(&credential, &mistaken).await;
+    assert!(get(&credential, ARM).await.is_err());
+    world.rotate(&credential, &third()).await;
+    assert!(get(&credential, ARM).await.is_ok());
+    assert_eq!(credential.health().tokens.last_generation, Some(1));
+}
+
+#[tokio::test]
+async fn the_last_good_key_serves_no_longer_than_it_lasts() {
+    let world = World::new(takes(&[LEAF]));
+    let mut brief = first();
+    brief["not_after"] = json!("2026-11-21T12:00:01Z");
+    world.write(&brief);
+    let credential = world.open().await;
+    get(&credential, VAULT).await.unwrap();
+    world.rotate(&credential, &second()).await;
+    world.rotate(&credential, &third()).await;
+    world.bench.clock.advance(Duration::from_secs(1));
+    let before = world.bench.script.requests();
+    assert!(matches!(get(&credential, ARM).await, Err(TokenError::Refused(_))));
+    let seen = (before..world.bench.script.requests()).map(|n| world.bench.script.seen(n));
+    assert!(!seen.into_iter().any(|seen| is_by(&seen, LEAF)));
+}
+
 #[tokio::test]
 async fn a_refusal_has_the_file_read_again_at_once() {
     let world = World::new(takes(&[OTHER]));
