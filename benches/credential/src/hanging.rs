@@ -18,65 +18,78 @@ const DUE: Duration = Duration::from_millis(1_300);
 /// As many hits are timed, unless one of them waits for the request.
 const HITS: usize = 300_000;
 const TAIL: f64 = 0.999;
+/// How often to look whether the request hangs, a millisecond apart.
+const LOOKS: usize = 5_000;
+
+/// What hangs.
+struct Disturbance {
+    metric: &'static str,
+    answer: Answer,
+    /// How long to wait until the request has a reason.
+    delay: Duration,
+    /// The scope of the request; hits are of scope 0.
+    scope: usize,
+}
+
+const DISTURBANCES: [Disturbance; 2] = [
+    Disturbance {
+        metric: "hit_beside_hanging_request",
+        answer: Answer::DayLongToken,
+        delay: Duration::ZERO,
+        scope: 1,
+    },
+    Disturbance {
+        metric: "hit_beside_hanging_renewal",
+        answer: Answer::SoonDueToken,
+        delay: DUE,
+        scope: 0,
+    },
+];
 
 pub fn measure(clock: SystemClock) -> Result<Vec<Measurement>, BenchError> {
     let runtime = contestant::runtime()?;
-    // Requests begin in the background of the runtime that is entered.
+    // A hit may begin a renewal, in the background of the runtime that is entered.
     let _entered = runtime.enter();
     let mut measured = Vec::new();
-    let lanyard = Lanyard::open(&runtime, clock, Answer::DayLongToken, Duration::ZERO)?;
-    let peer = Contestant::azure_identity(clock, Answer::DayLongToken, Duration::ZERO)?;
-    for contestant in [&lanyard.contestant, &peer] {
-        measured.push(other_scope(&runtime, clock, contestant)?);
-    }
-    let lanyard = Lanyard::open(&runtime, clock, Answer::SoonDueToken, Duration::ZERO)?;
-    let peer = Contestant::azure_identity(clock, Answer::SoonDueToken, Duration::ZERO)?;
-    for contestant in [&lanyard.contestant, &peer] {
-        measured.push(own_renewal(&runtime, clock, contestant)?);
+    for disturbance in &DISTURBANCES {
+        let lanyard = Lanyard::open(&runtime, clock, disturbance.answer, Duration::ZERO)?;
+        let peer = Contestant::azure_identity(clock, disturbance.answer, Duration::ZERO)?;
+        for contestant in [&lanyard.contestant, &peer] {
+            measured.push(disturb(&runtime, clock, contestant, disturbance)?);
+        }
     }
     Ok(measured)
 }
 
-/// A token is cached; a request for another scope hangs.
-fn other_scope(
+/// How much slower the slowest hits get, in microseconds.
+fn disturb(
     runtime: &Runtime,
     clock: SystemClock,
     contestant: &Contestant,
+    disturbance: &Disturbance,
 ) -> Result<Measurement, BenchError> {
     contestant.fill(runtime, 1)?;
     let baseline = tail(clock, contestant, |_| true)?;
     contestant.service.answer_after(HANG);
-    let credential = Arc::clone(&contestant.credential);
-    let other = runtime.spawn(async move { credential.get_token(&[&scope(1)], None).await });
+    runtime.block_on(clock.sleep(disturbance.delay));
+    let (credential, scope) = (Arc::clone(&contestant.credential), scope(disturbance.scope));
+    let call = runtime.spawn(async move { credential.get_token(&[&scope], None).await });
+    let mut looks = 0;
     while !contestant.service.is_hanging() {
+        looks += 1;
+        if contestant.service.requests() > 1 || looks > LOOKS {
+            let what = "no request hung".to_owned();
+            return Err(BenchError::Unexpected { subject: contestant.name, what });
+        }
         runtime.block_on(clock.sleep(Duration::from_millis(1)));
     }
     let hanging = tail(clock, contestant, |contestant| contestant.service.is_hanging())?;
-    runtime.block_on(other)??;
-    Ok(over(contestant, "hit_beside_hanging_request", baseline, hanging))
+    runtime.block_on(call)??;
+    let microseconds = ((hanging - baseline) * 1e6).max(0.0);
+    Ok(Measurement::count(contestant.name, disturbance.metric, "µs", microseconds))
 }
 
-/// A token is cached and due for renewal; the request that renews it hangs.
-fn own_renewal(
-    runtime: &Runtime,
-    clock: SystemClock,
-    contestant: &Contestant,
-) -> Result<Measurement, BenchError> {
-    contestant.fill(runtime, 1)?;
-    let baseline = tail(clock, contestant, |_| true)?;
-    contestant.service.answer_after(HANG);
-    runtime.block_on(clock.sleep(DUE));
-    let hanging = tail(clock, contestant, |contestant| {
-        contestant.service.requests() < 2 || contestant.service.is_hanging()
-    })?;
-    if contestant.service.requests() < 2 {
-        let what = "the token was not renewed".to_owned();
-        return Err(BenchError::Unexpected { subject: contestant.name, what });
-    }
-    Ok(over(contestant, "hit_beside_hanging_renewal", baseline, hanging))
-}
-
-/// The 99.9th percentile of hits in seconds, while `goes_on` says so.
+/// The 99.9th percentile of hits in seconds, taken while `goes_on` says so.
 fn tail(
     clock: SystemClock,
     contestant: &Contestant,
@@ -90,9 +103,4 @@ fn tail(
         hits.push(clock.monotonic().saturating_sub(start).as_secs_f64());
     }
     Ok(quantile(&mut hits, TAIL))
-}
-
-fn over(contestant: &Contestant, metric: &'static str, baseline: f64, hanging: f64) -> Measurement {
-    let microseconds = ((hanging - baseline) * 1e6).max(0.0);
-    Measurement::count(contestant.name, metric, "us", microseconds)
 }
