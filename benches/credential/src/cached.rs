@@ -7,7 +7,7 @@ use lanyard_clock::{Clock as _, SystemClock};
 
 use crate::contestant::{self, Contestant, LANYARD, Lanyard, scope, take};
 use crate::failure::BenchError;
-use crate::measurement::{Measurement, median};
+use crate::measurement::{Measurement, median, number};
 use crate::service::Answer;
 
 /// Rounds in which every racer runs once, so that a disturbance of the machine hits all alike.
@@ -87,7 +87,7 @@ fn lending<'a>(
 ) -> Racer<'a> {
     let credential = &*lanyard.credential;
     let call = Box::new(move || {
-        black_box(credential.with_cached_token(black_box(scope), |token| token.len()));
+        black_box(credential.with_cached_token(black_box(scope), str::len));
     });
     Racer { subject: LANYARD, metric, allocations, call }
 }
@@ -100,7 +100,7 @@ fn race<const N: usize>(clock: SystemClock, mut racers: [Racer<'_>; N]) -> Vec<M
             // Counting takes some of the time that is measured here.
             allocation_counter::opt_out(|| (0..CALLS).for_each(|_| (racer.call)()));
             let elapsed = clock.monotonic().saturating_sub(start);
-            samples.push(elapsed.as_secs_f64() * 1e9 / CALLS as f64);
+            samples.push(elapsed.as_secs_f64() * 1e9 / number(CALLS));
         }
     }
     let mut measured = Vec::new();
@@ -108,7 +108,8 @@ fn race<const N: usize>(clock: SystemClock, mut racers: [Racer<'_>; N]) -> Vec<M
         measured.push(Measurement::nanoseconds(racer.subject, racer.metric, median(samples)));
         if let Some(metric) = racer.allocations {
             let info = allocation_counter::measure(|| (0..CALLS).for_each(|_| (racer.call)()));
-            let each = info.count_total as f64 / CALLS as f64;
+            let total = usize::try_from(info.count_total).unwrap_or(usize::MAX);
+            let each = number(total) / number(CALLS);
             measured.push(Measurement::count(racer.subject, metric, "allocations", each));
         }
     }

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::contestant::{self, Contestant, Lanyard, scope};
 use crate::failure::BenchError;
-use crate::measurement::{Measurement, median};
+use crate::measurement::{Measurement, median, number};
 use crate::service::Answer;
 
 const CALLERS: usize = 10_000;
@@ -29,7 +29,7 @@ pub fn measure(clock: SystemClock) -> Result<Vec<Measurement>, BenchError> {
     }
     let mut measured = Vec::new();
     for (contestant, times) in contestants.iter().zip(&mut times) {
-        let requests = contestant.service.requests() as f64 / ROUNDS as f64;
+        let requests = number(contestant.service.requests()) / number(ROUNDS);
         let time = Duration::from_secs_f64(median(times));
         measured.push(Measurement::count(
             contestant.name,

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::contestant::{self, Contestant, Lanyard, scope};
 use crate::failure::BenchError;
-use crate::measurement::Measurement;
+use crate::measurement::{Measurement, number};
 use crate::service::Answer;
 
 const CALLERS: usize = 20;
@@ -21,7 +21,7 @@ pub fn measure(clock: SystemClock) -> Result<Vec<Measurement>, BenchError> {
     let mut measured = Vec::new();
     for contestant in [&lanyard.contestant, &peer] {
         let longest = longest_wait(&runtime, clock, contestant)?;
-        let requests = contestant.service.requests() as f64;
+        let requests = number(contestant.service.requests());
         measured.push(Measurement::count(
             contestant.name,
             "refused_requests",

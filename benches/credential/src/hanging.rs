@@ -17,7 +17,8 @@ const HANG: Duration = Duration::from_secs(1);
 const DUE: Duration = Duration::from_millis(1_300);
 /// As many hits are timed, unless one of them waits for the request.
 const HITS: usize = 300_000;
-const TAIL: f64 = 0.999;
+/// Of a thousand hits.
+const TAIL: usize = 999;
 /// How often to look whether the request hangs, a millisecond apart.
 const LOOKS: usize = 5_000;
 

@@ -41,14 +41,19 @@ impl Measurement {
 
 /// The middle of the samples.
 pub fn median(samples: &mut [f64]) -> f64 {
-    quantile(samples, 0.5)
+    quantile(samples, 500)
 }
 
-/// The sample that the given part of all samples does not exceed (nearest rank).
-pub fn quantile(samples: &mut [f64], part: f64) -> f64 {
+/// The sample that so many of a thousand samples do not exceed (nearest rank).
+pub fn quantile(samples: &mut [f64], of_thousand: usize) -> f64 {
     samples.sort_by(f64::total_cmp);
-    let rank = (part * samples.len() as f64).ceil() as usize;
+    let rank = (samples.len() * of_thousand).div_ceil(1_000);
     samples.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
+/// A number of things as a value; none of them is counted beyond 32 bits.
+pub fn number(things: usize) -> f64 {
+    u32::try_from(things).map_or(f64::INFINITY, f64::from)
 }
 
 #[cfg(test)]
@@ -58,10 +63,12 @@ mod tests {
     #[test]
     fn quantiles_are_samples_by_nearest_rank() {
         let mut samples: Vec<f64> = (1..=1_000).rev().map(f64::from).collect();
-        assert_eq!(median(&mut samples), 500.0);
-        assert_eq!(quantile(&mut samples, 0.999), 999.0);
-        assert_eq!(quantile(&mut samples, 1.0), 1_000.0);
-        assert_eq!(quantile(&mut [7.0], 0.999), 7.0);
+        let cases = [(500, 500.0), (999, 999.0), (1_000, 1_000.0), (1, 1.0)];
+        for (of_thousand, expected) in cases {
+            let difference = quantile(&mut samples, of_thousand) - expected;
+            assert!(difference.abs() < f64::EPSILON, "{of_thousand}");
+        }
+        assert!((quantile(&mut [7.0], 999) - 7.0).abs() < f64::EPSILON);
         assert!(median(&mut []).is_nan());
     }
 }

@@ -9,7 +9,7 @@ use lanyard_clock::{Clock as _, SystemClock};
 
 use crate::contestant::{self, Contestant, Lanyard, scope, take};
 use crate::failure::BenchError;
-use crate::measurement::Measurement;
+use crate::measurement::{Measurement, number};
 use crate::service::Answer;
 
 /// Rounds of every contestant with every number of threads, in turn.
@@ -70,6 +70,6 @@ fn throughput(clock: SystemClock, contestant: &Contestant, threads: usize) -> f6
     });
     let first = spans.iter().map(|(start, _)| *start).min().unwrap_or_default();
     let last = spans.iter().map(|(_, end)| *end).max().unwrap_or_default();
-    let calls = f64::from(CALLS) * spans.len() as f64;
+    let calls = f64::from(CALLS) * number(spans.len());
     calls / (last.saturating_sub(first).as_secs_f64() * 1e3)
 }
