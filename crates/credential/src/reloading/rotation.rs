@@ -1,12 +1,20 @@
 //! What happens when the file has rotated.
 
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use futures::StreamExt as _;
+use futures::future::{Either, select};
+use futures::stream;
 use tokio::sync::watch;
 
+use super::KeyHealth;
 use super::source::CertificateSource;
 use crate::generation::Generation;
 use crate::token::engine::TokenEngine;
+use crate::token::error::RetryClass;
+use crate::token::request::TokenKey;
 
 /// Starts the task that follows the rotations of the engine's file. It ends with the engine.
 pub(super) fn follow(engine: &Arc<TokenEngine<CertificateSource>>) {
@@ -25,22 +33,27 @@ struct Rotation {
 impl Rotation {
     async fn run(mut self, mut rotations: watch::Receiver<u64>) {
         loop {
-            self.adopt(&mut rotations).await;
-            if rotations.changed().await.is_err() {
+            // Before looking, so that what comes after the look is not taken for seen.
+            rotations.mark_unchanged();
+            let held = self.adopt();
+            let trial = pin!(self.try_key(held));
+            let changed = match select(pin!(rotations.changed()), trial).await {
+                Either::Left((changed, _)) => changed,
+                Either::Right(((), changed)) => changed.await,
+            };
+            // The trial of a key that has been replaced ends here; what it asked for still lands.
+            if changed.is_err() {
                 return;
             }
         }
     }
 
-    /// Takes the current generation into use, and tries its key on every scope that is held, one
-    /// at a time: a broken certificate then shows in the health, while the old tokens serve.
-    async fn adopt(&mut self, rotations: &mut watch::Receiver<u64>) {
-        let Some(engine) = self.engine.upgrade() else { return };
-        // Before looking, so that what comes after the look is not taken for seen.
-        rotations.mark_unchanged();
+    /// Takes the current generation into use; what is returned has to be asked for anew.
+    fn adopt(&mut self) -> Vec<TokenKey> {
+        let Some(engine) = self.engine.upgrade() else { return Vec::new() };
         let generation = engine.source().file().current();
         if generation.number() == self.generation.number() {
-            return;
+            return Vec::new();
         }
         let held = engine.held();
         let number = generation.number();
@@ -57,14 +70,49 @@ impl Rotation {
             engine.drop_tokens();
         }
         self.generation = generation;
-        for key in held {
-            if rotations.has_changed().is_ok_and(|changed| changed) {
+        held
+    }
+
+    /// Tries the new key on every scope that is held, a few at a time: a broken certificate then
+    /// shows in the health, while the old tokens serve. Trouble on the way says nothing about the
+    /// key, so what met it is tried again until something is known.
+    async fn try_key(&self, mut keys: Vec<TokenKey>) {
+        while !keys.is_empty() {
+            let Some(engine) = self.engine.upgrade() else { return };
+            let trials = keys.into_iter().map(|key| self.renew(&engine, key));
+            let inconclusive: Vec<_> =
+                stream::iter(trials).buffer_unordered(CONCURRENT_TRIALS).collect().await;
+            keys = inconclusive.into_iter().flatten().collect();
+            if engine.source().key_health() != KeyHealth::Untried {
                 return;
             }
-            // The outcome is in the health; the tokens that are held keep serving.
-            if let Err(error) = engine.renew(&key).await {
-                tracing::warn!(generation = number, scope = &*key.scope, %error, "the new key was tried in vain");
-            }
+            let pause = keys.iter().filter_map(|key| engine.failure_memory(key)).max();
+            let clock = Arc::clone(engine.source().clock());
+            // A task that waits must not keep alive what it follows.
+            drop(engine);
+            clock.sleep(pause.unwrap_or(SHORTEST_PAUSE).max(SHORTEST_PAUSE)).await;
+        }
+    }
+
+    /// Gives back the key where the outcome says nothing.
+    async fn renew(
+        &self,
+        engine: &TokenEngine<CertificateSource>,
+        key: TokenKey,
+    ) -> Option<TokenKey> {
+        let number = self.generation.number();
+        let error = engine.renew(&key, number).await.err()?;
+        // The outcome is in the health; the tokens that are held keep serving.
+        tracing::warn!(generation = number, scope = &*key.scope, %error, "the new key was tried in vain");
+        match error.retry_class() {
+            RetryClass::Transient | RetryClass::Throttled { .. } => Some(key),
+            RetryClass::Invalid | RetryClass::Denied => None,
         }
     }
 }
+
+/// How many scopes are asked for at once: a host with many must not delay the news about the key,
+/// nor meet the authority with all of them.
+const CONCURRENT_TRIALS: usize = 4;
+/// No trial is repeated sooner.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
 use super::KeyHealth;
@@ -43,6 +44,10 @@ impl CertificateSource {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.transport.clock().now()
+    }
+
+    pub(crate) fn clock(&self) -> &SharedClock {
+        self.transport.clock()
     }
 
     pub(crate) fn cool_down(&self) -> Option<Duration> {

@@ -135,8 +135,8 @@ async fn a_rotation_keeps_the_tokens_and_tries_the_new_key_on_each_scope() {
     world.rotate(&credential, &second()).await;
     assert_eq!(credential.generation().number(), 2);
     assert_eq!(credential.health().key, KeyHealth::Untried);
-    // One at a time, while the old tokens serve.
-    assert_eq!(world.bench.script.requests(), 3);
+    // Both at once, while the old tokens serve.
+    assert_eq!(world.bench.script.requests(), 4);
     assert_eq!(get(&credential, VAULT).await.unwrap(), "t0");
     assert_eq!(get(&credential, ARM).await.unwrap(), "t1");
     world.bench.script.release(2);
@@ -146,6 +146,93 @@ async fn a_rotation_keeps_the_tokens_and_tries_the_new_key_on_each_scope() {
     assert!(is_by(&world.bench.script.seen(3), OTHER));
     assert_eq!(credential.health().key, KeyHealth::Accepted { generation: 2 });
     assert!(credential.health().tokens.scopes.iter().all(|scope| scope.generation == 2));
+}
+
+#[tokio::test]
+async fn no_more_than_four_scopes_are_tried_at_once() {
+    let scope = |number: usize| format!("https://service{number}.example/.default");
+    let world = World::new(|_, number| match number {
+        0..10 => Reply::token("t", 3_600),
+        _ => Reply::token("t", 3_600).gated(),
+    });
+    let credential = world.open().await;
+    for number in 0..10 {
+        get(&credential, &scope(number)).await.unwrap();
+    }
+    world.rotate(&credential, &second()).await;
+    assert_eq!(world.bench.script.requests(), 10 + 4);
+    world.bench.script.release(1);
+    world.bench.settle().await;
+    assert_eq!(world.bench.script.requests(), 10 + 5);
+    world.bench.script.release(10);
+    world.bench.settle().await;
+    assert_eq!(world.bench.script.requests(), 10 + 10);
+}
+
+#[tokio::test]
+async fn a_request_under_way_with_the_old_key_is_no_trial_of_the_new_one() {
+    let world = World::new(|seen, number| match number {
+        0 => Reply::token("t0", 3_600),
+        1 => Reply::token("t1", 3_600).gated(),
+        _ if is_by(seen, OTHER) => Reply::refusal("invalid_client", 700_027),
+        _ => Reply::token("rescued", 3_600),
+    });
+    let credential = world.open().await;
+    get(&credential, VAULT).await.unwrap();
+    // A renewal is due, and leaves with the old key.
+    world.bench.pass(Duration::from_mins(56)).await;
+    get(&credential, VAULT).await.unwrap();
+    world.bench.settle().await;
+    assert_eq!(world.bench.script.requests(), 2);
+    world.rotate(&credential, &second()).await;
+    assert_eq!(world.bench.script.requests(), 2);
+    world.bench.script.release(1);
+    world.bench.settle().await;
+    assert!(is_by(&world.bench.script.seen(1), LEAF));
+    assert!(is_by(&world.bench.script.seen(2), OTHER));
+    let health = credential.health();
+    assert!(matches!(health.key, KeyHealth::Refused { generation: 2, .. }), "{health:?}");
+}
+
+#[tokio::test]
+async fn trouble_on_the_way_has_the_new_key_tried_again_until_something_is_known() {
+    let world = World::new(|_, number| match number {
+        0 => Reply::token("t0", 3_600),
+        1..12 => Reply::status(503, "busy"),
+        _ => Reply::token("t1", 3_600),
+    });
+    let credential = world.open().await;
+    get(&credential, VAULT).await.unwrap();
+    world.rotate(&credential, &second()).await;
+    assert_eq!(credential.health().key, KeyHealth::Untried);
+    for _ in 0..120 {
+        world.bench.pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(credential.health().key, KeyHealth::Accepted { generation: 2 });
+    assert_eq!(world.bench.script.requests(), 13);
+    world.bench.pass(Duration::from_mins(5)).await;
+    assert_eq!(world.bench.script.requests(), 13);
+}
+
+#[tokio::test]
+async fn a_trial_that_waits_keeps_nothing_alive() {
+    let world = World::new(|_, number| match number {
+        0 => Reply::token("t0", 3_600),
+        _ => Reply::refusal("temporarily_unavailable", 90_033),
+    });
+    let credential = world.open().await;
+    get(&credential, VAULT).await.unwrap();
+    world.rotate(&credential, &second()).await;
+    for _ in 0..60 {
+        world.bench.pass(Duration::from_secs(1)).await;
+    }
+    let engine = Arc::downgrade(&credential.engine);
+    drop(credential);
+    for _ in 0..120 {
+        world.bench.pass(Duration::from_secs(1)).await;
+    }
+    assert!(engine.upgrade().is_none());
+    assert_eq!(world.bench.clock.sleepers(), 0);
 }
 
 #[tokio::test]

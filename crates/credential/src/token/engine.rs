@@ -154,9 +154,29 @@ impl<S: TokenSource> TokenEngine<S> {
         self.shared.table.load().iter().map(|(key, _)| key).collect()
     }
 
-    /// Replaces the token of `key` whatever its age, and waits for the outcome.
-    pub(crate) async fn renew(&self, key: &TokenKey) -> Result<(), TokenError> {
+    /// Replaces the token of `key`, whatever its age, by one that was asked for with the key of
+    /// `generation` or a later one, and waits for the outcome. Such a request asks with an older
+    /// key only after the newer one was refused.
+    pub(crate) async fn renew(&self, key: &TokenKey, generation: u64) -> Result<(), TokenError> {
+        // What is under way may have begun with an older key: its outcome says nothing.
+        if let Some(mut outcome) = self.shared.under_way(key)
+            && let Ok(outcome) = outcome.wait_for(Option::is_some).await
+            && let Some(Ok(token)) = outcome.as_ref()
+            && token.generation >= generation
+        {
+            return Ok(());
+        }
+        // Whatever is under way now began after the new key was in use.
         self.shared.fetched(key, Need::Forced).await.map(|_| ())
+    }
+
+    /// How long the failure of the last request for `key` is still remembered.
+    pub(crate) fn failure_memory(&self, key: &TokenKey) -> Option<Duration> {
+        let now = self.shared.clock.monotonic();
+        match self.shared.slots.lock().by_key.get(key)? {
+            Slot::Failed { until, .. } => Some(until.saturating_sub(now)),
+            Slot::InFlight { .. } => None,
+        }
     }
 
     /// Drops every token: they belong to an identity that is no longer ours. Whoever waits for one
@@ -235,6 +255,13 @@ impl<S: TokenSource> Shared<S> {
     fn begin_refresh(self: &Arc<Self>, key: &TokenKey) {
         if let Err(error) = self.join(key, Need::Due) {
             tracing::debug!(scope = &*key.scope, %error, "token renewal did not begin");
+        }
+    }
+
+    fn under_way(&self, key: &TokenKey) -> Option<watch::Receiver<Option<Outcome>>> {
+        match self.slots.lock().by_key.get(key)? {
+            Slot::InFlight { outcome, .. } => Some(outcome.clone()),
+            Slot::Failed { .. } => None,
         }
     }
 
