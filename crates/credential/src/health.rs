@@ -16,8 +16,13 @@ use crate::token::table::CachedToken;
 pub struct TokenHealth {
     /// Every token that is held, by scope.
     pub scopes: Vec<ScopeHealth>,
-    /// Why the last request for a token failed; none once one succeeded.
-    pub last_error: Option<LastTokenError>,
+    /// Why the last request for each scope failed, the newest first; a scope leaves with its next
+    /// token. At most 64.
+    pub errors: Vec<LastTokenError>,
+    /// Whether a request failed since the newest token for a reason that may concern every scope:
+    /// the identity, its key, or the way to the service. That one scope or resource does not exist
+    /// does not count, nor what another tenant says.
+    pub identity_in_doubt: bool,
     /// The generation whose key asked for the newest token.
     pub last_generation: Option<u64>,
     /// How often what happened.
@@ -25,9 +30,9 @@ pub struct TokenHealth {
 }
 
 impl TokenHealth {
-    /// Whether tokens can be had: one is still valid, or the last request did not fail.
+    /// Whether tokens can be had: one is still valid, or nothing puts the identity in doubt.
     pub fn is_ready(&self) -> bool {
-        self.last_error.is_none() || self.scopes.iter().any(|scope| scope.seconds_left > 0)
+        !self.identity_in_doubt || self.scopes.iter().any(|scope| scope.seconds_left > 0)
     }
 }
 
@@ -69,6 +74,8 @@ impl ScopeHealth {
 pub struct LastTokenError {
     /// The scope that was asked for.
     pub scope: String,
+    /// The tenant, where another than the credential's own was asked for.
+    pub tenant: Option<TenantId>,
     /// What happened.
     pub text: String,
     /// What to do next.
@@ -80,7 +87,8 @@ pub struct LastTokenError {
 impl LastTokenError {
     pub(crate) fn observe(key: &TokenKey, error: &TokenError, at: Timestamp) -> Self {
         let (scope, text) = (key.scope.to_string(), error.to_string());
-        Self { scope, text, hint: error.hint(), at }
+        let tenant = key.variant.tenant.clone();
+        Self { scope, tenant, text, hint: error.hint(), at }
     }
 }
 

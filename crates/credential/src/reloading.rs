@@ -99,7 +99,7 @@ impl ReloadingCertificateCredential {
     }
 
     /// Whether tokens can be had, as far as is known without asking: one is still valid, or the
-    /// credential has not expired and the last request did not fail.
+    /// credential has not expired and nothing puts the identity in doubt.
     pub fn is_ready(&self) -> bool {
         let tokens = self.engine.health();
         let expired = self.generation().expires_at() <= self.engine.source().now();

@@ -141,6 +141,14 @@ impl EntraError {
             || self.code().is_some_and(|code| KEY_CODES.contains(&code))
     }
 
+    /// Whether the service knows the identity, and refuses what it asks for.
+    pub(crate) fn is_about_the_scope(&self) -> bool {
+        let by_code = |code| SCOPE_CODES.contains(&code);
+        let by_word = || matches!(self.error(), Some("invalid_scope" | "invalid_resource"));
+        self.code()
+            .map_or_else(by_word, |code| by_code(code) || (by_word() && !KEY_CODES.contains(&code)))
+    }
+
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         let code = self.code();
@@ -227,12 +235,9 @@ impl fmt::Debug for EntraError {
 
 impl std::error::Error for EntraError {}
 
-/// A URL without query and fragment, for messages.
+/// A URL's origin and path, for messages: its user info, query and fragment may hold secrets.
 pub(crate) fn display_url(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    url.to_string()
+    format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
 /// The response with secrets taken out of its body, and without cookies.
@@ -252,6 +257,8 @@ fn skew(headers: &Headers, now: Timestamp) -> Option<SignedDuration> {
 
 /// Codes that speak of the key although Entra sends them with another `error` at times.
 const KEY_CODES: [u32; 4] = [700_027, 700_024, 1_000_502, 7_000_214];
+/// Codes that speak of the scope or its resource: malformed, or unknown in this tenant.
+const SCOPE_CODES: [u32; 4] = [70_011, 500_011, 650_057, 1_002_012];
 /// The assertion is outside its time range.
 pub(crate) const OUTSIDE_TIME_RANGE: u32 = 700_024;
 /// The service saw the same request too often.

@@ -1,5 +1,7 @@
 //! The engine: hands out cached tokens, and has each missing one fetched once.
 
+mod status;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +15,13 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use self::status::Status;
 use super::error::{RetryClass, TokenError};
 use super::lifetime::jitter;
 use super::request::{TokenKey, TokenRequestContext, Variant};
 use super::source::{IssuedToken, TokenSource};
 use super::table::{CachedToken, TokenTable};
-use crate::health::{LastTokenError, ScopeHealth, TokenCounts, TokenHealth};
+use crate::health::{ScopeHealth, TokenHealth};
 use crate::metrics::MetricsHook;
 use crate::randomness::SharedRandomness;
 use crate::transport::sender::TokenTransport;
@@ -54,13 +57,6 @@ enum Slot {
 }
 
 type Outcome = Result<Arc<CachedToken>, TokenError>;
-
-#[derive(Default)]
-struct Status {
-    counts: TokenCounts,
-    last_error: Option<LastTokenError>,
-    last_generation: Option<u64>,
-}
 
 /// One fetch: what it is for and who it reports to.
 struct Flight {
@@ -185,6 +181,8 @@ impl<S: TokenSource> TokenEngine<S> {
         let mut slots = self.shared.slots.lock();
         self.shared.table.rcu(|table| table.next_epoch());
         slots.by_key.clear();
+        drop(slots);
+        self.shared.status.lock().forget_errors();
     }
 
     /// Forgets remembered failures, because something changed that may have caused them.
@@ -199,13 +197,7 @@ impl<S: TokenSource> TokenEngine<S> {
         let mut scopes: Vec<ScopeHealth> =
             table.iter().map(|(key, token)| ScopeHealth::observe(&key, token, now)).collect();
         scopes.sort_by(|a, b| (&a.scope, &a.tenant).cmp(&(&b.scope, &b.tenant)));
-        let status = self.shared.status.lock();
-        TokenHealth {
-            scopes,
-            last_error: status.last_error.clone(),
-            last_generation: status.last_generation,
-            counts: status.counts,
-        }
+        self.shared.status.lock().health(scopes)
     }
 }
 
@@ -332,12 +324,7 @@ impl<S: TokenSource> Shared<S> {
             slots.vacate(flight);
             renewed
         };
-        let mut status = self.status.lock();
-        status.counts.issued += 1;
-        status.counts.renewed += u64::from(renewed);
-        status.last_error = None;
-        status.last_generation = Some(generation);
-        drop(status);
+        self.status.lock().note_issued(&flight.key, generation, renewed);
         tracing::debug!(scope, generation, expires_on = %token.expires_on, "token issued");
         token
     }
@@ -357,10 +344,7 @@ impl<S: TokenSource> Shared<S> {
                 slots.by_key.insert(flight.key.clone(), failed);
             }
         }
-        let mut status = self.status.lock();
-        status.counts.failed += 1;
-        status.last_error = Some(LastTokenError::observe(&flight.key, &error, self.clock.now()));
-        drop(status);
+        self.status.lock().note_failed(&flight.key, &error, self.clock.now());
         self.metrics.token_failed(&error);
         let (scope, hint) = (&*flight.key.scope, error.hint());
         tracing::warn!(scope, %error, hint, "no token");

@@ -264,6 +264,21 @@ impl TokenError {
         }
     }
 
+    /// Whether it is the request's fault, so that a request for another scope may well succeed.
+    pub(crate) fn is_about_the_request(&self) -> bool {
+        match self {
+            Self::Refused(error) => error.is_about_the_scope(),
+            Self::ManagedIdentity(error) => {
+                matches!(error.error(), Some("invalid_scope" | "invalid_resource"))
+            }
+            Self::NotOneScope { .. }
+            | Self::InvalidScope { .. }
+            | Self::InvalidClaims
+            | Self::Unsupported { .. } => true,
+            _ => false,
+        }
+    }
+
     /// The response, where a service answered and refused; secrets are taken out of its body.
     pub fn response(&self) -> Option<&RawResponse> {
         match self {

@@ -10,7 +10,8 @@ fn read(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> En
         wire.insert(*name, *value);
     }
     let response = RawResponse::from_bytes(StatusCode::from(status), wire, body.to_owned());
-    let endpoint = "https://login.example/t/oauth2/v2.0/token?secret=1".parse().unwrap();
+    let endpoint =
+        "https://user:planted-marker@login.example/t/oauth2/v2.0/token?secret=1".parse().unwrap();
     let asked = Asked {
         endpoint: &endpoint,
         client_id: "client-1",
@@ -54,6 +55,35 @@ fn the_retry_class_follows_status_error_and_code() {
         (302, "", RetryClass::Denied),
     ] {
         assert_eq!(read(status, &[], body).retry_class(), expected, "{status} {body}");
+    }
+}
+
+#[test]
+fn a_scope_that_does_not_exist_says_nothing_about_the_identity() {
+    for (error, code, about) in [
+        ("invalid_scope", 70_011, true),
+        ("invalid_resource", 500_011, true),
+        ("invalid_request", 500_011, true),
+        ("invalid_request", 90_002, false),
+        ("invalid_scope", 700_027, false),
+        ("invalid_client", 700_027, false),
+        ("unauthorized_client", 700_016, false),
+    ] {
+        let body = format!(r#"{{"error":"{error}","error_codes":[{code}]}}"#);
+        assert_eq!(read(400, &[], &body).is_about_the_scope(), about, "{error} {code}");
+    }
+    assert!(read(400, &[], r#"{"error":"invalid_scope"}"#).is_about_the_scope());
+}
+
+#[test]
+fn a_url_in_a_message_keeps_its_port_and_loses_its_secrets() {
+    for (url, shown) in [
+        ("https://user:pass@login.example:8443/t?sig=1#f", "https://login.example:8443/t"),
+        ("https://pass@login.example/t", "https://login.example/t"),
+        ("http://169.254.169.254/metadata", "http://169.254.169.254/metadata"),
+        ("https://[::1]:443/", "https://[::1]/"),
+    ] {
+        assert_eq!(display_url(&url.parse().unwrap()), shown);
     }
 }
 

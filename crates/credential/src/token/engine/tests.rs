@@ -231,13 +231,61 @@ async fn a_failed_early_renewal_keeps_the_old_token_and_is_not_hurried() {
         bench.pass(seconds(1)).await;
     }
     assert_eq!(bench.script.requests(), 2);
-    assert!(engine.health().last_error.is_some());
+    assert_eq!(engine.health().errors.len(), 1);
     assert!(engine.health().is_ready());
     bench.pass(seconds(1)).await;
     assert_eq!(get(&engine, VAULT).await.unwrap(), "old");
     bench.settle().await;
     assert_eq!(get(&engine, VAULT).await.unwrap(), "new");
-    assert!(engine.health().last_error.is_none());
+    assert_eq!(engine.health().errors, []);
+}
+
+#[tokio::test]
+async fn a_scope_that_does_not_exist_leaves_the_credential_ready() {
+    let bench = Bench::new(|seen, _| match seen.field("scope").as_deref() {
+        Some(ARM) => Reply::refusal("invalid_client", 700_027),
+        _ => Reply::refusal("invalid_resource", 500_011),
+    });
+    let engine = engine(&bench);
+    get(&engine, VAULT).await.unwrap_err();
+    assert!(engine.health().is_ready());
+    assert_eq!(engine.health().errors.len(), 1);
+    let elsewhere = TokenRequestContext::new().for_tenant("fabrikam.example".parse().unwrap());
+    get_with(&engine, ARM, Some(options(elsewhere))).await.unwrap_err();
+    assert!(engine.health().is_ready());
+    get(&engine, ARM).await.unwrap_err();
+    assert!(!engine.health().is_ready());
+}
+
+#[tokio::test]
+async fn each_scope_keeps_its_own_error_until_its_own_token_comes() {
+    let bench = Bench::new(|seen, number| match (seen.field("scope").as_deref(), number) {
+        (Some(VAULT), 0) => Reply::refusal("unauthorized_client", 700_016),
+        _ => Reply::token("t", 3_600),
+    });
+    let engine = engine(&bench);
+    get(&engine, VAULT).await.unwrap_err();
+    assert!(!engine.health().is_ready());
+    get(&engine, ARM).await.unwrap();
+    let health = engine.health();
+    assert_eq!(health.errors.iter().map(|error| &*error.scope).collect::<Vec<_>>(), [VAULT]);
+    assert!(!health.identity_in_doubt);
+    bench.pass(seconds(2)).await;
+    get(&engine, VAULT).await.unwrap();
+    assert_eq!(engine.health().errors, []);
+}
+
+#[tokio::test]
+async fn scopes_that_never_repeat_do_not_fill_the_health() {
+    let bench = Bench::new(|_, _| Reply::refusal("invalid_scope", 70_011));
+    let engine = engine(&bench);
+    for number in 0..70 {
+        get(&engine, &format!("https://service{number}.example/.default")).await.unwrap_err();
+        bench.clock.advance(seconds(1));
+    }
+    let errors = engine.health().errors;
+    assert_eq!(errors.len(), 64);
+    assert!(errors[0].scope.contains("service69") && errors[63].scope.contains("service6."));
 }
 
 #[tokio::test]
