@@ -8,6 +8,7 @@ use crate::house::House;
 use crate::image;
 use crate::layers;
 use crate::process::{self, Stopwatch, Tally};
+use crate::satellites;
 use crate::test;
 use crate::tidy;
 
@@ -66,6 +67,7 @@ fn stages() -> Vec<Stage> {
         one("docs", docs),
         one("image", image::check),
         one("deny", deny::check),
+        stage("satellites", satellites::check),
     ];
     stages.extend(Suite::ALL.map(|suite| {
         stage(&format!("conformance {}", suite.name()), move |house: &House| {

@@ -14,6 +14,7 @@ mod house;
 mod image;
 mod layers;
 mod process;
+mod satellites;
 mod test;
 mod tidy;
 mod tools;

@@ -1,0 +1,50 @@
+//! Programs that live beside the workspace, because they need versions and settings of their own:
+//! judges, peers and fuzz targets. They are held to format and lints like everything else.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process::{self, Tally};
+
+/// Rust workspaces of their own. The fuzz targets are only formatted here: their build is the
+/// fuzzer's, with flags that no other build shares.
+const RUST: [(&str, bool); 3] =
+    [("benches/credential", true), ("conformance/rust", true), ("fuzz", false)];
+
+/// Go modules.
+const GO: [&str; 2] = ["benches/credential-go", "conformance/go"];
+
+pub(crate) fn check(house: &House) -> Result<Tally, TaskError> {
+    let mut tally = Tally::default();
+    for (path, is_linted) in RUST {
+        let directory = house.root().join(path);
+        process::run(house.cargo_in(&directory).args(["fmt", "--check"]))?;
+        if is_linted {
+            let mut clippy = house.cargo_in(&directory);
+            clippy.args(["clippy", "--all-targets", "--locked", "--target-dir"]);
+            clippy.arg(house.target().join("satellites")).args(["--", "--deny", "warnings"]);
+            process::run(&mut clippy)?;
+        }
+        tally += Tally::ONE;
+    }
+    for path in GO {
+        check_go(house.root().join(path))?;
+        tally += Tally::ONE;
+    }
+    Ok(tally)
+}
+
+fn check_go(directory: PathBuf) -> Result<(), TaskError> {
+    let unformatted =
+        process::capture(Command::new("gofmt").arg("-l").arg(".").current_dir(&directory))?;
+    let findings: Vec<String> = String::from_utf8_lossy(&unformatted)
+        .lines()
+        .map(|file| directory.join(file).display().to_string())
+        .collect();
+    if !findings.is_empty() {
+        return Err(TaskError::Findings { check: "Go files that gofmt would change", findings });
+    }
+    process::run(Command::new("go").args(["vet", "./..."]).current_dir(&directory))
+}
