@@ -205,8 +205,10 @@ fn short(value: f64) -> String {
         format!("{value:.1}")
     } else if size >= 0.1 || size == 0.0 {
         format!("{value:.2}")
-    } else {
+    } else if size >= 0.001 {
         format!("{value:.4}")
+    } else {
+        format!("{value:.1e}")
     }
 }
 
@@ -285,6 +287,22 @@ mod tests {
         let other = Measurement { unit: "ms".to_owned(), ..measured("peer 1", "a", 1.0) };
         let metrics = [metric("a", Goal::None, &[PEER])];
         assert!(rows("us", &metrics, &[measured("us", "a", 1.0), other]).is_err());
+    }
+
+    #[test]
+    fn numbers_keep_the_digits_that_count() {
+        let cases = [
+            (1_002_045.4, "1002045"),
+            (143.2, "143"),
+            (52.96, "53.0"),
+            (2.0, "2.00"),
+            (0.0, "0.00"),
+            (0.0567, "0.0567"),
+            (0.000_000_04, "4.0e-8"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(short(value), text);
+        }
     }
 
     #[test]
