@@ -3,7 +3,6 @@
 //! Every operation but the CA certificate wants the header `x-lanyard-control: 1`, which a web
 //! page cannot send to another origin.
 
-mod access;
 mod changes;
 mod listing;
 
@@ -63,13 +62,6 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         path: "/lanyard/v1/guests",
         support: Support::Full,
         handler: |call| guarded(call, changes::guests),
-    },
-    Operation {
-        id: "Access_Explain",
-        method: Method::GET,
-        path: "/lanyard/v1/access",
-        support: Support::Full,
-        handler: |call| guarded(call, access::explain),
     },
     Operation {
         id: "Identities_Rotate",

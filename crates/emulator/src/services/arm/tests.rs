@@ -521,7 +521,7 @@ fn the_control_api_explains_a_decision() {
     let visit = Visit::new();
     let disk = visit.client(Component::Disk);
     let ask = |query: &str| {
-        let url = format!("http://127.0.0.1/lanyard/v1/access?{query}");
+        let url = format!("http://127.0.0.1/lanyard/v1/explain?{query}");
         visit.probe.get(Door::Port, &url, &[("x-lanyard-control", "1")])
     };
     let read = |kind: &str, group: &str| {
@@ -536,8 +536,8 @@ fn the_control_api_explains_a_decision() {
     for query in ["principal=x&action=a&scope=/", "action=a&scope=/", "principal=x"] {
         assert_eq!(ask(query).status, StatusCode::BAD_REQUEST, "{query}");
     }
-    let planes = format!("{}&plane=both", read("Compute/disks", "dns"));
-    assert_eq!(code(&ask(&planes)), "AccessInvalid");
+    let both = format!("{}&dataAction=a", read("Compute/disks", "dns"));
+    assert_eq!(code(&ask(&both)), "QueryInvalid");
 }
 
 #[test]
