@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::Hop;
 
 /// A vault was not read. No variant carries a value that came from the vault.
@@ -28,6 +29,14 @@ pub enum VaultError {
         reply: VaultReply,
         /// How long the vault asked to be left alone.
         retry_after: Option<Duration>,
+    },
+    /// The vault asked to be left alone a while ago, and the time is not over. It was not asked.
+    #[error("{host} asked to be left alone for another {} s", remaining.as_secs())]
+    CoolingDown {
+        /// The vault's host.
+        host: String,
+        /// How long it still lasts.
+        remaining: Duration,
     },
     /// The vault failed on its side.
     #[error("the vault failed: {reply}")]
@@ -71,19 +80,28 @@ pub enum VaultError {
 
 impl VaultError {
     /// What to do next.
-    pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
+    pub fn hint(&self) -> Option<String> {
+        if let Self::Token { source } = self
+            && let Some(hint) = TokenError::of(source).and_then(TokenError::hint)
+        {
+            return Some(hint);
+        }
+        Some(self.own_hint().to_owned())
+    }
+
+    fn own_hint(&self) -> &'static str {
+        match self {
             Self::NotFound(_) => {
                 "the identity may read the vault, so check objectName, objectType and \
                  objectVersion; a deleted object has to be recovered"
             }
             Self::Disabled(_) => "enable the version, or name another one in objectVersion",
-            Self::Forbidden(reply) => return Some(forbidden_hint(reply)),
+            Self::Forbidden(reply) => forbidden_hint(reply),
             Self::Unauthorized(_) => {
                 "compare the tenant of the identity with the tenant of the vault, and the cloud \
                  with the vault's suffix"
             }
-            Self::Throttled { .. } => {
+            Self::Throttled { .. } | Self::CoolingDown { .. } => {
                 "wait; every client of the vault shares its limit, so read less often or spread \
                  the objects over vaults"
             }
@@ -102,10 +120,11 @@ impl VaultError {
                 "check that the vault's host ends in the suffix of its cloud and that no proxy \
                  answers in its place"
             }
-        })
+        }
     }
 
-    /// Whether and when the same read may succeed.
+    /// Whether and when the same read may succeed. Where there was no token, the credential's
+    /// own error knows; a credential that is not of ours is given the benefit of the doubt.
     pub fn retry(&self) -> RetryClass {
         match self {
             Self::NotFound(_) | Self::Disabled(_) => RetryClass::Invalid,
@@ -113,13 +132,16 @@ impl VaultError {
                 RetryClass::Denied
             }
             Self::Throttled { retry_after, .. } => RetryClass::Throttled { after: *retry_after },
-            Self::Unavailable { retry_after: Some(after), .. } => {
+            Self::Unavailable { retry_after: Some(after), .. }
+            | Self::CoolingDown { remaining: after, .. } => {
                 RetryClass::Throttled { after: Some(*after) }
+            }
+            Self::Token { source } => {
+                TokenError::of(source).map_or(RetryClass::Transient, TokenError::retry_class)
             }
             Self::Unavailable { .. }
             | Self::Unexpected(_)
             | Self::Malformed { .. }
-            | Self::Token { .. }
             | Self::Unreachable { .. } => RetryClass::Transient,
         }
     }
@@ -144,24 +166,10 @@ impl VaultError {
     }
 }
 
-/// Whether and when a failed request may succeed unchanged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RetryClass {
-    /// Not before the request or what it names changes.
-    Invalid,
-    /// Not before somebody grants something; grants take minutes to work.
-    Denied,
-    /// Soon, with a growing pause.
-    Transient,
-    /// After a pause.
-    Throttled {
-        /// The pause that was asked for.
-        after: Option<Duration>,
-    },
-}
-
-/// What a vault answered when it did not give the object.
+/// What a vault, or a gateway in its place, answered when it did not give the object.
+///
+/// The texts are excerpts ([`lanyard_credential::reply`]): short, on one line, and without the
+/// token of the request, which such answers echo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VaultReply {
     /// The HTTP status.
@@ -170,13 +178,8 @@ pub struct VaultReply {
     pub code: Option<String>,
     /// The code of the inner error, which says more (`ForbiddenByRbac`).
     pub inner_code: Option<String>,
-    /// The message, shortened to [`VaultReply::LONGEST_MESSAGE`] characters.
+    /// The message.
     pub message: String,
-}
-
-impl VaultReply {
-    /// How much of a message is kept.
-    pub const LONGEST_MESSAGE: usize = 400;
 }
 
 impl fmt::Display for VaultReply {

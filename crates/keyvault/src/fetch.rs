@@ -6,9 +6,10 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lanyard_api::{ObjectEntry, ObjectKind, ObjectVersion, ProviderParameters};
+use lanyard_credential::RetryClass;
 use lanyard_vocabulary::{Hop, SecretName};
 
-use crate::error::{RetryClass, VaultError};
+use crate::error::VaultError;
 use crate::history::{HistoryError, asked_version, select_history};
 use crate::source::{
     ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
@@ -90,9 +91,9 @@ impl ReadError {
     }
 
     /// What to do next.
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<String> {
         match self {
-            Self::History { .. } => Some("enable a version, or correct objectVersion"),
+            Self::History { .. } => Some("enable a version, or correct objectVersion".to_owned()),
             Self::Object { source, .. } | Self::Versions { source, .. } => source.hint(),
         }
     }

@@ -1,10 +1,10 @@
 //! From the parameters of a class to the files of a volume.
 
 use lanyard_api::ProviderParameters;
+use lanyard_credential::RetryClass;
 use lanyard_vocabulary::Hop;
 
 use crate::decode::{DecodeError, FileOptions, MountedFile, decode_files};
-use crate::error::RetryClass;
 use crate::fetch::{ReadError, fetch_objects};
 use crate::source::SecretSource;
 
@@ -24,7 +24,7 @@ impl FetchError {
     /// What to do next.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Self::Read(error) => error.hint().map(str::to_owned),
+            Self::Read(error) => error.hint(),
             Self::Decode(error) => error.hint(),
         }
     }

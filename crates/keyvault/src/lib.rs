@@ -50,10 +50,11 @@ pub use content::{CertificateOptions, ContentError};
 pub use decode::{
     DecodeError, DecodeWarning, DecodedFiles, FileOptions, MountedFile, ObjectId, decode_files,
 };
-pub use error::{RetryClass, VaultError, VaultReply};
+pub use error::{VaultError, VaultReply};
 pub use fetch::{FetchedObject, ObjectReference, ReadError, VaultObject, fetch_objects};
 pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
+pub use lanyard_credential::RetryClass;
 pub use pkcs12::PfxError;
 pub use public_key::{Curve, PublicJwk, PublicKeyError};
 pub use secret_bytes::SecretBytes;

@@ -137,9 +137,10 @@ pub(crate) async fn vault_read(
 ) -> HopResult<Vec<FetchedObject>> {
     let endpoints = bed.endpoints;
     let url = KeyVault::url_of(&parameters.vault_name, endpoints);
-    let objects = fetch_objects(parameters, &bed.vault)
-        .await
-        .map_err(|error| Failure::of(&error, error.hint().unwrap_or("see the vault's answer")))?;
+    let objects = fetch_objects(parameters, &bed.vault).await.map_err(|error| {
+        let hint = error.hint();
+        Failure::of(&error, hint.unwrap_or_else(|| "see the vault's answer".to_owned()))
+    })?;
     let versions: Vec<_> = objects.iter().map(|object| object.reference().to_string()).collect();
     Ok(Found::new(objects, format!("{url}: {}", versions.join(", "))))
 }

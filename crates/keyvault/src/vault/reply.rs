@@ -5,12 +5,19 @@ use std::time::Duration;
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
 use azure_core::http::headers::{HeaderName, Headers};
+use azure_core::time::parse_rfc7231;
+use jiff::Timestamp;
+use lanyard_azure::CoolingError;
+use lanyard_credential::reply;
 use serde::Deserialize;
 
 use crate::error::{VaultError, VaultReply};
 
 /// Classifies an error of the clients.
 pub(crate) fn vault_error(error: azure_core::Error) -> VaultError {
+    if let Some(CoolingError { host, remaining }) = CoolingError::of(&error) {
+        return VaultError::CoolingDown { host: host.clone(), remaining: *remaining };
+    }
     match error.kind() {
         ErrorKind::HttpResponse { status, raw_response, .. } => {
             refusal(u16::from(*status), raw_response.as_deref())
@@ -62,24 +69,22 @@ struct ErrorDetail {
 fn reply_of(status: u16, response: Option<&RawResponse>) -> VaultReply {
     let body: &[u8] = response.map_or(&[], |response| response.body());
     let detail = serde_json::from_slice::<ErrorBody>(body).unwrap_or_default().error;
-    // A proxy may answer with a page of its own, whose beginning says whose it is.
-    let message = detail.message.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
+    let shown = |text: String| reply::excerpt_text(&text);
     VaultReply {
         status,
-        code: detail.code,
-        inner_code: detail.innererror.and_then(|inner| inner.code),
-        message: message.chars().take(VaultReply::LONGEST_MESSAGE).collect(),
+        code: detail.code.map(shown),
+        inner_code: detail.innererror.and_then(|inner| inner.code).map(shown),
+        // A proxy may answer with a page of its own, whose beginning says whose it is.
+        message: detail.message.map_or_else(|| reply::excerpt(body), shown),
     }
 }
 
-/// The pause that a service asks for: milliseconds in Azure's own headers, else whole seconds. A
-/// date cannot be read without a clock, and no vault sends one.
+/// The pause that the vault asks for. A date is measured against the time that the same reply
+/// tells, so that nobody's clock has to be right; without one it says nothing.
 fn retry_after(headers: &Headers) -> Option<Duration> {
-    let number = |name: &'static str| {
-        headers.get_optional_str(&HeaderName::from_static(name))?.trim().parse::<u64>().ok()
-    };
-    number("retry-after-ms")
-        .or_else(|| number("x-ms-retry-after-ms"))
-        .map(Duration::from_millis)
-        .or_else(|| number("retry-after").map(Duration::from_secs))
+    let told = headers
+        .get_optional_str(&HeaderName::from_static("date"))
+        .and_then(|date| parse_rfc7231(date).ok());
+    let now = told.and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
+    reply::retry_after(headers, now.unwrap_or(Timestamp::MAX))
 }

@@ -5,10 +5,11 @@ use azure_core::credentials::{AccessToken, TokenRequestOptions};
 use azure_core::error::ErrorKind;
 use azure_core::http::headers::{AUTHORIZATION, HeaderName, Headers};
 use azure_core::http::{AsyncRawResponse, HttpClient, Request, StatusCode, Transport};
+use lanyard_azure::CoolingError;
+use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::{Cloud, Hop};
 
 use super::*;
-use crate::error::RetryClass;
 
 #[derive(Debug, Default)]
 struct Page {
@@ -17,8 +18,8 @@ struct Page {
     body: String,
 }
 
-/// A vault of one page for each path. It challenges whoever comes
-/// without a token.
+/// A vault of one page for each path. It challenges whoever comes without a token, and puts the
+/// request's `Authorization` where a page says [`ECHO`].
 #[derive(Debug, Default)]
 struct FakeVault {
     pages: HashMap<&'static str, Page>,
@@ -27,6 +28,10 @@ struct FakeVault {
 }
 
 const CHALLENGE: &str = r#"Bearer authorization="https://login.microsoftonline.com/t", resource="https://vault.azure.net""#;
+
+type Pairs = &'static [(&'static str, &'static str)];
+
+const ECHO: &str = "{authorization}";
 
 impl FakeVault {
     fn new() -> Self {
@@ -54,10 +59,10 @@ impl HttpClient for FakeVault {
         let path = format!("{path}{next}");
         self.asked.lock().unwrap().push(format!("{path} {}", token.unwrap_or("-")));
         let mut headers = Headers::new();
-        if token.is_none() {
+        let Some(token) = token else {
             headers.insert("www-authenticate", self.challenge);
             return Ok(AsyncRawResponse::from_bytes(StatusCode::Unauthorized, headers, ""));
-        }
+        };
         let Some(page) = self.pages.get(path.as_str()) else {
             return Err(azure_core::Error::with_message(ErrorKind::Io, "connection reset"));
         };
@@ -65,7 +70,7 @@ impl HttpClient for FakeVault {
             headers.insert(HeaderName::from_static(name), *value);
         }
         let status = StatusCode::from(page.status);
-        Ok(AsyncRawResponse::from_bytes(status, headers, page.body.clone()))
+        Ok(AsyncRawResponse::from_bytes(status, headers, page.body.replace(ECHO, token)))
     }
 }
 
@@ -240,8 +245,9 @@ async fn refusals_are_told_apart_with_code_and_next_step() {
         let error = error_of(status, &body).await;
         assert_eq!(error.status(), Some(status));
         assert_eq!(error.hop(), Hop::VaultRead);
-        let hint = error.hint().unwrap().split(&[' ', ','][..]).take(2).collect::<Vec<_>>();
-        told.push(format!("{error} | {:?} | {}", error.retry(), hint.join(" ")));
+        let hint = error.hint().unwrap();
+        let begin: Vec<_> = hint.split([' ', ',']).take(2).collect();
+        told.push(format!("{error} | {:?} | {}", error.retry(), begin.join(" ")));
     }
     let expected = [
         "the vault has no such object: 404 SecretNotFound (no) | Invalid | the identity",
@@ -270,17 +276,25 @@ async fn a_token_that_the_vault_refuses_is_no_endless_challenge() {
 
 #[tokio::test]
 async fn throttling_tells_the_pause_and_is_not_retried_by_the_client() {
-    for (header, value, millis) in [
-        ("retry-after", "7", Some(7000)),
-        ("retry-after-ms", "250", Some(250)),
-        ("retry-after", "Sat, 21 Nov 2026 12:00:00 GMT", None),
-    ] {
-        let vault =
-            FakeVault::new().page("/secrets/cpo", 429, "").header("/secrets/cpo", header, value);
+    const NOON: (&str, &str) = ("date", "Sat, 21 Nov 2026 12:00:00 GMT");
+    let cases: [(Pairs, Option<u64>); 7] = [
+        (&[("retry-after", "7")], Some(7_000)),
+        (&[("retry-after-ms", "250")], Some(250)),
+        (&[("retry-after", "0")], None),
+        (&[("retry-after", "Sat, 21 Nov 2026 12:01:30 GMT"), NOON], Some(90_000)),
+        (&[("retry-after", "Sat, 21 Nov 2026 11:59:00 GMT"), NOON], None),
+        (&[("retry-after", "Sat, 21 Nov 2026 12:01:30 GMT")], None),
+        (&[], None),
+    ];
+    for (headers, millis) in cases {
+        let mut vault = FakeVault::new().page("/secrets/cpo", 429, "");
+        for (name, value) in headers {
+            vault = vault.header("/secrets/cpo", name, value);
+        }
         let (vault, client) = open(vault, Tokens::default());
         let error = client.fetch_secret(&name(), None).await.unwrap_err();
         let after = millis.map(Duration::from_millis);
-        assert_eq!(error.retry(), RetryClass::Throttled { after }, "{header}: {value}");
+        assert_eq!(error.retry(), RetryClass::Throttled { after }, "{headers:?}");
         assert_eq!(vault.asked.lock().unwrap().len(), 1);
     }
 }
@@ -337,6 +351,70 @@ async fn a_success_that_is_no_object_is_malformed_and_quotes_nothing() {
         assert!(matches!(error, VaultError::Malformed { .. }), "{error:?}");
         assert!(!format!("{error} {error:?}").contains("planted"), "{error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_service_that_echoes_the_request_does_not_put_the_token_into_the_error() {
+    let json = |code: &str, message: &str| {
+        format!(
+            r#"{{"error": {{"code": "{code}", "message": "{message}",
+            "innererror": {{"code": "{code}"}}}}}}"#
+        )
+    };
+    for body in [
+        format!("<html><h1>Bad gateway</h1><pre>GET /\r\nAuthorization: {ECHO}</pre></html>"),
+        format!("{} Authorization: {ECHO}", "x ".repeat(180)),
+        json("Forbidden", &format!("you sent 'Authorization: {ECHO}'")),
+        json(&format!("Authorization: {ECHO}"), "no"),
+    ] {
+        for status in [401, 403, 404, 418, 429, 502] {
+            let error = error_of(status, &body).await;
+            assert!(!format!("{error} {error:?}").contains("token-1"), "{error:?}");
+            assert!(error.to_string().contains("[redacted]"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_cool_down_of_the_transport_is_throttling_and_tells_the_rest_of_the_pause() {
+    let remaining = Duration::from_secs(30);
+    let cooling = CoolingError { host: "kv1.vault.azure.net".to_owned(), remaining };
+    let error = vault_error(azure_core::Error::new(ErrorKind::Other, cooling));
+    assert_eq!(error.retry(), RetryClass::Throttled { after: Some(remaining) });
+    assert_eq!(error.hop(), Hop::VaultRead);
+    assert_eq!(error.to_string(), "kv1.vault.azure.net asked to be left alone for another 30 s");
+    assert!(error.hint().unwrap().starts_with("wait"));
+}
+
+#[test]
+fn a_read_without_a_token_is_retried_as_the_credential_says_and_hints_what_it_hints() {
+    let remaining = Duration::from_secs(30);
+    let endpoint = || "https://login.microsoftonline.com/t/oauth2/v2.0/token".to_owned();
+    for (cause, class) in [
+        (TokenError::InvalidClaims, RetryClass::Invalid),
+        (
+            TokenError::TokenFileContent {
+                path: "/var/run/token".into(),
+                variable: "AZURE_FEDERATED_TOKEN_FILE",
+                problem: "is empty",
+            },
+            RetryClass::Denied,
+        ),
+        (TokenError::Abandoned, RetryClass::Transient),
+        (
+            TokenError::CoolingDown { endpoint: endpoint(), remaining },
+            RetryClass::Throttled { after: Some(remaining) },
+        ),
+    ] {
+        let hint = cause.hint();
+        // As `Uncached` passes on what a credential of any kind of error gives.
+        let inner = azure_core::Error::new(ErrorKind::Io, cause);
+        let error = vault_error(azure_core::Error::new(ErrorKind::Credential, inner));
+        assert_eq!((error.retry(), error.hint()), (class, hint), "{error:?}");
+        assert_eq!(error.hop(), Hop::ImdsToken);
+    }
+    let foreign = azure_core::Error::with_message(ErrorKind::Credential, "az is not there");
+    assert_eq!(vault_error(foreign).retry(), RetryClass::Transient);
 }
 
 #[tokio::test]
