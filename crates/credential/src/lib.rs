@@ -77,8 +77,8 @@ pub use reloading::{
 };
 pub use token::error::{AnswerProblem, RetryClass, TokenError};
 pub use token::request::TokenRequestContext;
-pub use transport::RetrySettings;
 pub use transport::sender::{TokenTransport, TokenTransportOptions};
+pub use transport::{RequestLimits, RetrySettings};
 
 #[cfg(test)]
 mod leaks;

@@ -22,6 +22,7 @@ use crate::token::source::{IssuedToken, TokenSource};
 use crate::token::table::CachedToken;
 use crate::transport::retry::RetrySettings;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
+use crate::transport::turns::RequestLimits;
 
 /// Where the managed identity endpoint is and which identity is meant: the values of the
 /// environment variables that Azure sets, read by the program and passed in.
@@ -113,6 +114,7 @@ impl ManagedIdentityCredential {
         transport: Transport,
     ) -> Result<Arc<Self>, ManagedIdentitySettingsError> {
         options.retry.get_or_insert_with(RetrySettings::for_managed_identity);
+        options.limits.get_or_insert_with(RequestLimits::for_managed_identity);
         let transport = TokenTransport::over(options, transport);
         let identity = settings.identity.clone();
         let source = HostIdentity {

@@ -180,6 +180,7 @@ impl Bench {
             clock: Arc::new(self.clock.clone()),
             randomness: FixedRandomness::shared(0.5),
             retry: None,
+            limits: None,
             metrics: Arc::new(NoMetrics),
         }
     }

@@ -92,6 +92,14 @@ pub enum TokenError {
         /// How long it still lasts.
         remaining: Duration,
     },
+    /// Other requests of this process kept the endpoint busy all the time.
+    #[error("no request could be sent to {endpoint} within {} s: others were under way", waited.as_secs())]
+    Crowded {
+        /// The URL without its query.
+        endpoint: String,
+        /// How long the request waited for its turn.
+        waited: Duration,
+    },
     /// The certificate could not sign the request.
     #[error("the certificate of generation {generation} cannot sign a token request")]
     Assertion {
@@ -223,6 +231,10 @@ impl TokenError {
             Self::CoolingDown { .. } => {
                 "the endpoint throttles this host: wait, and look for callers that do not cache"
             }
+            Self::Crowded { .. } => {
+                "look for slow answers of the endpoint and for callers with ever new scopes or \
+                 tenants; the limits of the transport can be raised"
+            }
             Self::Assertion { .. } => "check the credential file; its key must be RSA",
             Self::TokenFile { .. } => {
                 "the workload identity webhook mounts this file: check the pod's \
@@ -256,6 +268,7 @@ impl TokenError {
             Self::Unreadable { .. }
             | Self::Unreachable { .. }
             | Self::TimedOut { .. }
+            | Self::Crowded { .. }
             | Self::OutOfPatience { .. }
             | Self::Abandoned => RetryClass::Transient,
             Self::CoolingDown { remaining, .. } => {

@@ -1,6 +1,7 @@
 //! Sends token requests, and sends them again where that can help.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,12 @@ use azure_core::http::{
 use futures::TryStreamExt as _;
 use futures::future::{Either, select};
 use lanyard_clock::{SharedClock, SystemClock};
+use tokio::sync::OwnedSemaphorePermit;
 use zeroize::Zeroizing;
 
 use super::cool_down::CoolDowns;
 use super::retry::RetrySettings;
+use super::turns::{RequestLimits, Turns};
 use crate::entra::error::display_url;
 use crate::metrics::{MetricsHook, NoMetrics, TokenRequested};
 use crate::randomness::{SharedRandomness, SystemRandomness};
@@ -37,6 +40,8 @@ pub struct TokenTransportOptions {
     pub randomness: SharedRandomness,
     /// How often and how long requests are repeated; if absent, as suits the endpoint.
     pub retry: Option<RetrySettings>,
+    /// How many requests an authority is sent; if absent, as suits the endpoint.
+    pub limits: Option<RequestLimits>,
     /// Who counts.
     pub metrics: Arc<dyn MetricsHook>,
 }
@@ -48,12 +53,13 @@ impl Default for TokenTransportOptions {
             clock: SystemClock::shared(),
             randomness: Arc::new(SystemRandomness),
             retry: None,
+            limits: None,
             metrics: Arc::new(NoMetrics),
         }
     }
 }
 
-/// The way to the token endpoints. Clones share connections and cool-downs, so give all the
+/// The way to the token endpoints. Clones share connections, cool-downs and limits, so give all the
 /// credentials of a process the same one.
 #[derive(Clone)]
 pub struct TokenTransport {
@@ -67,6 +73,7 @@ struct Shared {
     retry: RetrySettings,
     metrics: Arc<dyn MetricsHook>,
     cool_downs: CoolDowns,
+    turns: Turns,
 }
 
 /// One exchange with a token endpoint, as its protocol sees it.
@@ -91,7 +98,8 @@ pub(crate) struct Answer {
 impl TokenTransport {
     /// A way with its own connections and cool-downs.
     pub fn new(options: TokenTransportOptions) -> Self {
-        let TokenTransportOptions { mut client, clock, randomness, retry, metrics } = options;
+        let TokenTransportOptions { mut client, clock, randomness, retry, limits, metrics } =
+            options;
         client.retry = RetryOptions::none();
         let pipeline = Pipeline::new(
             option_env!("CARGO_PKG_NAME"),
@@ -102,7 +110,8 @@ impl TokenTransport {
             None,
         );
         let (retry, cool_downs) = (retry.unwrap_or_default(), CoolDowns::default());
-        let shared = Shared { pipeline, clock, randomness, retry, metrics, cool_downs };
+        let turns = Turns::new(limits.unwrap_or_default());
+        let shared = Shared { pipeline, clock, randomness, retry, metrics, cool_downs, turns };
         Self { shared: Arc::new(shared) }
     }
 
@@ -148,8 +157,13 @@ impl TokenTransport {
                 self.shared.clock.sleep(wait).await;
                 continue;
             }
+            let turn = self.turn(exchange.endpoint(), started).await?;
+            if self.cool_down(exchange.endpoint()).is_some() {
+                continue;
+            }
             attempt += 1;
             let outcome = self.attempt(exchange, attempt).await;
+            drop(turn);
             if !may_pass(exchange, &outcome) || attempt >= self.shared.retry.attempts {
                 return outcome;
             }
@@ -165,6 +179,36 @@ impl TokenTransport {
             tracing::debug!(host, attempt, delay = ?wait, "token request will be repeated");
             self.shared.clock.sleep(wait).await;
         }
+    }
+
+    /// Waits until another request may leave for the authority, and holds its place.
+    async fn turn(
+        &self,
+        endpoint: &Url,
+        started: Duration,
+    ) -> Result<Option<OwnedSemaphorePermit>, TokenError> {
+        let shared = &*self.shared;
+        let origin = shared.turns.at(&origin(endpoint));
+        let place = if let Ok(place) = Arc::clone(&origin.places).try_acquire_owned() {
+            Some(place)
+        } else {
+            let elapsed = shared.clock.monotonic().saturating_sub(started);
+            let patience = shared.retry.budget.saturating_sub(elapsed);
+            let place = pin!(Arc::clone(&origin.places).acquire_owned());
+            match select(place, shared.clock.sleep(patience)).await {
+                Either::Left((place, _)) => place.ok(),
+                Either::Right(_) => {
+                    let endpoint = display_url(endpoint);
+                    return Err(TokenError::Crowded { endpoint, waited: patience });
+                }
+            }
+        };
+        // Short: only those who have a place wait for their moment.
+        let wait = origin.take(shared.clock.monotonic());
+        if !wait.is_zero() {
+            shared.clock.sleep(wait).await;
+        }
+        Ok(place)
     }
 
     async fn attempt(&self, exchange: &dyn Exchange, attempts: u32) -> Result<Answer, TokenError> {

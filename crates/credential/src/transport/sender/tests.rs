@@ -157,3 +157,63 @@ async fn everything_that_happens_is_counted() {
         ["login.example None", "login.example again in 500 ms", "login.example Some(200)"]
     );
 }
+
+fn limited(bench: &Bench, concurrent: u32) -> TokenTransport {
+    let limits = Some(RequestLimits { per_second: 20, concurrent });
+    TokenTransport::new(TokenTransportOptions { limits, ..bench.options() })
+}
+
+#[tokio::test]
+async fn no_more_requests_are_under_way_than_the_limit_allows() {
+    let bench = Bench::new(|_, _| Reply::status(200, "{}").gated());
+    let transport = limited(&bench, 2);
+    let all: Vec<_> = (0..4)
+        .map(|_| {
+            let transport = transport.clone();
+            tokio::spawn(async move { transport.send(&ask()).await })
+        })
+        .collect();
+    bench.settle().await;
+    assert_eq!(bench.script.requests(), 2);
+    bench.script.release(1);
+    bench.settle().await;
+    assert_eq!(bench.script.requests(), 3);
+    bench.script.release(3);
+    for one in all {
+        assert_eq!(status(&one.await.unwrap()), 200);
+    }
+}
+
+#[tokio::test]
+async fn a_burst_is_spread_over_time() {
+    let bench = Bench::new(|_, _| Reply::status(200, "{}"));
+    let transport = limited(&bench, 5);
+    let burst = async {
+        for _ in 0..35 {
+            transport.send(&ask()).await.map(|_| ()).unwrap();
+        }
+    };
+    // Five leave at once, then fifteen a second.
+    let ((), took) = bench.timed(burst).await;
+    assert!(took.abs_diff(Duration::from_secs(2)) < Duration::from_millis(1), "{took:?}");
+}
+
+#[tokio::test]
+async fn whoever_gets_no_turn_within_the_budget_is_told_so() {
+    let bench = Bench::new(|_, _| Reply::Silence);
+    let retry = RetrySettings {
+        attempts: 1,
+        attempt_timeout: Duration::from_secs(100),
+        ..RetrySettings::default()
+    };
+    let limits = Some(RequestLimits { per_second: 20, concurrent: 1 });
+    let options = TokenTransportOptions { limits, retry: Some(retry), ..bench.options() };
+    let transport = TokenTransport::new(options);
+    let first = transport.clone();
+    let first = tokio::spawn(async move { first.send(&ask()).await.map(|_| ()) });
+    bench.settle().await;
+    let (outcome, took) = bench.timed(transport.send(&ask())).await;
+    assert!(matches!(outcome.map(|_| ()), Err(TokenError::Crowded { .. })));
+    assert_eq!(took, RetrySettings::default().budget);
+    first.abort();
+}
