@@ -84,7 +84,7 @@ pub trait LoadObserver: fmt::Debug + Send + Sync + 'static {
     }
 
     /// The file holds something else, and the old generation stays. A version is refused once,
-    /// however often it is read; one that cannot be used is tried again.
+    /// however often it is read; a file that cannot be read is reported each time.
     fn kept(&self, reason: &KeepReason) {
         let _ = reason;
     }

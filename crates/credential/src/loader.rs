@@ -2,9 +2,10 @@
 //!
 //! The rules, in the order in which they are asked:
 //!
-//! 1. The same bytes as the version in use, or as a version refused before, are ignored.
-//! 2. Bytes that cannot be used keep the old version, are remembered, and are tried again whenever
-//!    the file is read again.
+//! 1. The same bytes as the version in use, or as the version that was refused or could not be used
+//!    last, are ignored; the health goes on saying what is wrong.
+//! 2. Bytes that cannot be used keep the old version, and are remembered. A file that cannot be
+//!    read is tried again whenever something may have changed.
 //! 3. An older `not_before` is refused, counted and reported.
 //! 4. A newer `not_before` is taken; so is an equal one, because a rotation may carry equal stamps
 //!    and a repaired file keeps its own ([`EqualStamps::Refuse`] is the rule of msi-dataplane).
@@ -81,6 +82,8 @@ pub enum IgnoreReason {
     SameContent,
     /// Its bytes are those of the version that was refused last.
     RefusedBefore,
+    /// Its bytes are those of the version that could not be used last: still not.
+    UnusableBefore,
 }
 
 /// Why the old generation stays.
@@ -143,6 +146,9 @@ pub struct Loader {
     current: Option<Arc<Generation>>,
     previous: Option<Arc<Generation>>,
     refused: Option<ContentHash>,
+    /// What [`Event::Parsed`] will be about.
+    parsing: Option<ContentHash>,
+    unusable: Option<(ContentHash, LoadFailure)>,
     report: Report,
 }
 
@@ -170,8 +176,13 @@ impl Loader {
         match event {
             Event::FileChanged | Event::BackstopTick | Event::ReloadRequested => Action::Read,
             Event::Read(Ok(content)) => self.on_content(content),
+            Event::Read(Err(error)) => self.on_failure(error, now),
             Event::Parsed(Ok(candidate)) => self.on_candidate(*candidate, now),
-            Event::Read(Err(error)) | Event::Parsed(Err(error)) => self.on_failure(error, now),
+            Event::Parsed(Err(error)) => {
+                let hash = self.parsing.take().filter(|_| is_final(&error));
+                self.unusable = hash.map(|hash| (hash, LoadFailure::of(&error, now)));
+                self.on_failure(error, now)
+            }
         }
     }
 
@@ -182,13 +193,21 @@ impl Loader {
     fn on_content(&mut self, content: Content) -> Action {
         let in_use = self.current.as_ref().map(|generation| generation.content_hash());
         if in_use == Some(content.hash) {
-            self.refused = None;
+            (self.refused, self.unusable) = (None, None);
             self.report.refusal = None;
             return self.ignore(IgnoreReason::SameContent);
         }
         if self.refused == Some(content.hash) {
             return self.ignore(IgnoreReason::RefusedBefore);
         }
+        if let Some((_, failure)) = self.unusable.as_ref().filter(|(hash, _)| *hash == content.hash)
+        {
+            let failure = failure.clone();
+            let action = self.ignore(IgnoreReason::UnusableBefore);
+            self.report.last_error = Some(failure);
+            return action;
+        }
+        self.parsing = Some(content.hash);
         Action::Parse(content)
     }
 
@@ -221,7 +240,7 @@ impl Loader {
         let number = self.current.as_ref().map_or(1, |current| current.number() + 1);
         let generation = Arc::new(Generation::new(number, candidate, now));
         self.previous = self.current.replace(Arc::clone(&generation));
-        self.refused = None;
+        (self.refused, self.unusable) = (None, None);
         self.report.refusal = None;
         self.report.counts.published += 1;
         self.report.changes = match &self.previous {
@@ -239,4 +258,9 @@ impl Loader {
         }
         Action::Keep(KeepReason::Failed(error))
     }
+}
+
+/// Whether the same bytes would fail again: the content is at fault, and not the reading.
+fn is_final(error: &LoadError) -> bool {
+    matches!(error, LoadError::Content { .. })
 }

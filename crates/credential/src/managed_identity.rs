@@ -205,6 +205,8 @@ fn refuse_unsupported(variant: &Variant) -> Result<(), TokenError> {
         "another tenant"
     } else if variant.claims.is_some() {
         "claims"
+    } else if variant.continuous_access {
+        "continuous access evaluation"
     } else {
         return Ok(());
     };

@@ -17,7 +17,7 @@ pub trait MetricsHook: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Content of the credential file was refused, and the generation before it kept; `reason`
-    /// is a short, fixed word.
+    /// is [`KeepReason::word`](crate::loader::KeepReason::word).
     fn generation_refused(&self, reason: &'static str) {
         let _ = reason;
     }

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use super::schedule::{Due, Intervals, Schedule};
 use super::{FileOptions, Reload, Shared, read};
 use crate::generation::Candidate;
-use crate::loader::{Action, Content, Event, KeepReason, LoadError, Loader};
+use crate::loader::{Action, Content, Event, IgnoreReason, KeepReason, LoadError, Loader};
 use crate::probe::Probe;
 use crate::watch::FolderWatch;
 
@@ -182,6 +182,10 @@ impl Follower {
                 let hint = error.hint();
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(%path, error, hint, "credential cannot be used, the old one stays");
+                Reload::Failed
+            }
+            Action::Ignore(IgnoreReason::UnusableBefore) => {
+                tracing::debug!(%path, "credential is still the one that cannot be used");
                 Reload::Failed
             }
             Action::Ignore(reason) => {

@@ -240,6 +240,8 @@ async fn a_reload_reads_at_once_and_says_what_it_brought() {
     let broken = volume.path().join("..data").join(NAME);
     fs::write(broken, b"{").unwrap();
     assert_eq!(file.reload().await, Reload::Failed);
+    assert_eq!(file.reload().await, Reload::Failed);
+    assert_eq!(file.health().counts.failed, 1);
     assert_eq!(clock.monotonic(), Duration::ZERO);
 }
 

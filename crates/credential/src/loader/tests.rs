@@ -151,21 +151,47 @@ fn an_older_not_before_is_refused_counted_once_and_reported_until_the_file_is_ri
 }
 
 #[test]
-fn a_failure_keeps_the_old_credential_is_remembered_and_tried_again() {
+fn unusable_content_keeps_the_old_credential_and_is_counted_once() {
     let mut loader = loaded(T1);
-    for failures in 1..=2 {
-        let action = offer(&mut loader, b"{\"client_id\": ");
-        assert!(matches!(action, Action::Keep(KeepReason::Failed(_))), "{action:?}");
-        let state = health(&loader);
-        assert_eq!(state.counts.failed, failures);
-        let error = state.last_error.unwrap();
-        assert_eq!(error.at, time(NOW));
-        assert!(error.message.contains("cut short"), "{}", error.message);
-        assert!(error.hint.contains("writer"), "{}", error.hint);
-        assert_eq!(state.generation, 1);
-    }
+    let later = "2027-02-03T00:00:00Z";
+    let action = offer(&mut loader, b"{\"client_id\": ");
+    assert!(matches!(action, Action::Keep(KeepReason::Failed(_))), "{action:?}");
+    let again = offer_at(&mut loader, b"{\"client_id\": ", time(later));
+    assert!(matches!(again, Action::Ignore(IgnoreReason::UnusableBefore)), "{again:?}");
+    let state = health(&loader);
+    assert_eq!((state.counts.failed, state.counts.unchanged), (1, 1));
+    let error = state.last_error.unwrap();
+    assert_eq!(error.at, time(NOW));
+    assert!(error.message.contains("cut short"), "{}", error.message);
+    assert!(error.hint.contains("writer"), "{}", error.hint);
+    assert_eq!(state.generation, 1);
     assert_eq!(published(offer(&mut loader, &bytes(&document(T2)))).number(), 2);
     assert_eq!(health(&loader).last_error, None);
+    let back = offer(&mut loader, b"{\"client_id\": ");
+    assert!(matches!(back, Action::Keep(KeepReason::Failed(_))), "{back:?}");
+}
+
+#[test]
+fn the_health_says_what_is_wrong_with_content_that_came_back() {
+    let mut loader = loaded(T1);
+    offer(&mut loader, b"{");
+    let wrong = health(&loader).last_error;
+    loader.on(Event::Read(Err(gone())), time(NOW));
+    assert_ne!(health(&loader).last_error, wrong);
+    offer(&mut loader, b"{");
+    assert_eq!(health(&loader).last_error, wrong);
+}
+
+#[test]
+fn a_parser_that_was_stopped_is_asked_again() {
+    let mut loader = loaded(T1);
+    for failures in 1..=2 {
+        let read = Event::Read(Ok(Content::new(bytes(&document(T2)))));
+        assert!(matches!(loader.on(read, time(NOW)), Action::Parse(_)));
+        let stopped = LoadError::Stopped { path: PathBuf::from("identity.json") };
+        loader.on(Event::Parsed(Err(stopped)), time(NOW));
+        assert_eq!(health(&loader).counts.failed, failures);
+    }
 }
 
 #[test]

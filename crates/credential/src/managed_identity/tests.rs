@@ -110,6 +110,7 @@ async fn what_the_endpoint_cannot_do_is_refused_and_not_ignored() {
     for context in [
         TokenRequestContext::new().for_tenant("other".parse().unwrap()),
         TokenRequestContext::new().with_claims("{}").unwrap(),
+        TokenRequestContext::new().with_continuous_access_evaluation(),
     ] {
         let mut options = TokenRequestOptions::default();
         options.method_options.context.insert(context);

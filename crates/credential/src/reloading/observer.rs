@@ -23,11 +23,7 @@ impl LoadObserver for MetricsObserver {
     }
 
     fn kept(&self, reason: &KeepReason) {
-        self.metrics.generation_refused(match reason {
-            KeepReason::Failed(_) => "unusable",
-            KeepReason::Older { .. } => "older",
-            KeepReason::EqualStamp => "equal stamp",
-        });
+        self.metrics.generation_refused(reason.word());
         if let Some(next) = &self.next {
             next.kept(reason);
         }
