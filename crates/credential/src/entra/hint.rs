@@ -47,6 +47,13 @@ const HINTS: &[(&[u32], &str)] = &[
         "the assertion is outside its time range: check this host's clock, and the age of the \
          service account token where one is used",
     ),
+    (
+        &[700_023],
+        "the assertion's audience is not this authority's token endpoint: compare the credential \
+         file's authentication_endpoint with the login host of the cloud that was asked (for \
+         example https://login.microsoftonline.com/ in the public cloud), and look for a proxy or \
+         an alias between the two",
+    ),
     (&[1_000_502], "the certificate is outside its validity: rotate it"),
     (&[7_000_214], "the certificate was revoked: rotate it"),
     (
@@ -110,9 +117,9 @@ mod tests {
     #[test]
     fn every_code_worth_naming_has_a_next_step() {
         for code in [
-            700_027, 700_024, 1_000_502, 7_000_214, 7_000_215, 7_000_222, 700_016, 7_000_112,
-            90_002, 50_034, 500_011, 70_011, 1_002_012, 70_021, 700_211, 700_212, 700_213,
-            7_002_137, 7_002_138, 90_061, 53_003, 50_196, 90_033,
+            700_027, 700_024, 700_023, 1_000_502, 7_000_214, 7_000_215, 7_000_222, 700_016,
+            7_000_112, 90_002, 50_034, 500_011, 70_011, 1_002_012, 70_021, 700_211, 700_212,
+            700_213, 7_002_137, 7_002_138, 90_061, 53_003, 50_196, 90_033,
         ] {
             assert!(code_hint(code).is_some(), "{code}");
         }
