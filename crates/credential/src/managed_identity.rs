@@ -35,6 +35,10 @@ pub struct ManagedIdentitySettings {
     pub identity_endpoint: Option<String>,
     /// `IDENTITY_HEADER`: the secret that App Service expects.
     pub identity_header: Option<SecretText>,
+    /// `IDENTITY_SERVER_THUMBPRINT`: set by Service Fabric, whose endpoint is not supported.
+    pub identity_server_thumbprint: Option<String>,
+    /// `IMDS_ENDPOINT`: set by the agent of Azure Arc, whose endpoint is not supported.
+    pub imds_endpoint: Option<String>,
     /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for `http://169.254.169.254`.
     pub imds_host: Option<String>,
 }
@@ -60,6 +64,14 @@ pub enum ManagedIdentitySettingsError {
         /// The variable that is not.
         missing: &'static str,
     },
+    /// The variables are those of a host whose endpoint speaks a dialect of its own.
+    #[error("{variable} is set: the managed identity of {host} is not supported")]
+    UnsupportedHost {
+        /// The variable that gives the host away.
+        variable: &'static str,
+        /// The host, in words.
+        host: &'static str,
+    },
     /// The HTTP client could not be built.
     #[error("the http client for the managed identity endpoint could not be built")]
     Client(#[source] reqwest::Error),
@@ -73,6 +85,10 @@ impl ManagedIdentitySettingsError {
             Self::HalfAppService { .. } => {
                 Some("the platform sets both or neither: pass both on, or unset the one")
             }
+            Self::UnsupportedHost { .. } => Some(
+                "use a certificate or workload identity here; if the program does not run on \
+                 such a host, unset the variable",
+            ),
             Self::Client(_) => None,
         }
     }
@@ -81,7 +97,8 @@ impl ManagedIdentitySettingsError {
 /// A credential for the identity of the host.
 ///
 /// It asks IMDS (API version 2018-02-01) or, where `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are
-/// given, App Service (2019-08-01). Its requests never go through a proxy, whatever the
+/// given, App Service (2019-08-01). Azure Arc and Service Fabric are recognised by their variables
+/// and refused. Its requests never go through a proxy, whatever the
 /// environment says: the answer is a token, and a proxy would see it in plain text.
 #[derive(Debug)]
 pub struct ManagedIdentityCredential {
@@ -219,6 +236,19 @@ fn endpoint_of(
     let half = |present, missing| ManagedIdentitySettingsError::HalfAppService { present, missing };
     let header = settings.identity_header.filter(|header| !header.is_empty());
     let endpoint = settings.identity_endpoint.filter(|endpoint| !endpoint.is_empty());
+    let is_set = |value: Option<String>| value.is_some_and(|value| !value.is_empty());
+    // Azure Arc hands out the secret in a file, by a challenge, and sets no header; Service Fabric
+    // takes App Service's variables, with another API and a certificate of its own.
+    let unsupported = match (&endpoint, &header) {
+        (Some(_), None) if is_set(settings.imds_endpoint) => Some(("IMDS_ENDPOINT", "azure arc")),
+        (Some(_), Some(_)) if is_set(settings.identity_server_thumbprint) => {
+            Some(("IDENTITY_SERVER_THUMBPRINT", "service fabric"))
+        }
+        _ => None,
+    };
+    if let Some((variable, host)) = unsupported {
+        return Err(ManagedIdentitySettingsError::UnsupportedHost { variable, host });
+    }
     match (endpoint, header) {
         (Some(endpoint), Some(header)) => {
             Ok(Endpoint::app_service(parse_url("IDENTITY_ENDPOINT", &endpoint)?, header))

@@ -136,6 +136,36 @@ fn settings_that_contradict_themselves_are_refused() {
     assert_eq!(endpoint_of(empty).unwrap().url().host_str(), Some("169.254.169.254"));
 }
 
+#[test]
+fn hosts_with_a_dialect_of_their_own_are_named_and_refused() {
+    let set = Some("x".to_owned());
+    let arc = ManagedIdentitySettings {
+        identity_header: None,
+        imds_endpoint: set.clone(),
+        ..app_service()
+    };
+    let fabric =
+        ManagedIdentitySettings { identity_server_thumbprint: set.clone(), ..app_service() };
+    for (settings, text) in [
+        (arc, "IMDS_ENDPOINT is set: the managed identity of azure arc is not supported"),
+        (
+            fabric,
+            "IDENTITY_SERVER_THUMBPRINT is set: the managed identity of service fabric is not supported",
+        ),
+    ] {
+        let error = endpoint_of(settings).unwrap_err();
+        assert_eq!(error.to_string(), text);
+        assert!(error.hint().unwrap().contains("workload identity"));
+    }
+    // Neither variable says anything without the endpoint that belongs to it.
+    let stray = ManagedIdentitySettings {
+        identity_server_thumbprint: set.clone(),
+        imds_endpoint: set,
+        ..ManagedIdentitySettings::default()
+    };
+    assert_eq!(endpoint_of(stray).unwrap().url().host_str(), Some("169.254.169.254"));
+}
+
 #[tokio::test]
 async fn the_client_of_its_own_reaches_a_stand_in_on_loopback() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
