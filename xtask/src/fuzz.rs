@@ -58,7 +58,7 @@ pub(crate) fn fuzz(house: &House, target: &str, seconds: u32) -> Result<(), Task
     command.args(["fuzz", "run", "--sanitizer", "none", target]);
     command.arg(&found);
     command.arg(house.root().join("fuzz").join("corpus").join(target));
-    command.args(["--", "-print_final_stats=1", "-rss_limit_mb=2048"]);
+    command.args(["--", "-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=2048"]);
     command.arg(format!("-max_total_time={seconds}"));
     process::run(&mut command)
 }
