@@ -1,6 +1,8 @@
 //! Our own components: the road from a SecretProviderClass to a mounted file, and the credentials
 //! whose requests are compared.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +18,9 @@ use lanyard_credential::{
     TokenTransport, TokenTransportOptions,
 };
 use lanyard_keyvault::{FetchError, FileOptions, KeyVault, MountedFile, VaultError, fetch_files};
-use lanyard_node::{FileEntry, ParseFilePathError, PublishError, Published, Volume};
+use lanyard_node::{
+    FileEntry, Mount, MountError, ParseFilePathError, PublishError, Published, Volume,
+};
 use thiserror::Error;
 
 use crate::program::Inputs;
@@ -41,6 +45,10 @@ pub(crate) enum OursError {
     Fetch(#[source] Box<FetchError>),
     #[error("a file has a path that no volume takes")]
     FilePath(#[source] ParseFilePathError),
+    #[error("the volume has no directory")]
+    Directory(#[source] std::io::Error),
+    #[error("the volume is unpublished")]
+    Unpublished,
     #[error("the files could not be published")]
     Publish(#[source] PublishError),
 }
@@ -120,23 +128,26 @@ pub(crate) async fn ask(credential: &dyn TokenCredential, scope: &str) -> Result
     credential.get_token(&[scope], None).await.map(drop).map_err(OursError::Token)
 }
 
-/// A component's credential in a volume, as a pod sees it.
+/// A component's credential in a volume, as a pod sees it; unpublished when this is dropped.
 #[derive(Debug)]
 pub(crate) struct MountedCredential {
     parameters: ProviderParameters,
     vault: KeyVault,
-    volume: Volume,
+    /// Nothing once it is unpublished.
+    volume: Option<Volume>,
     file: PathBuf,
 }
 
 impl MountedCredential {
-    /// Opens a volume in `directory`; nothing is in it yet.
+    /// Opens a volume below `directory`; nothing is in it yet.
     pub(crate) fn open(
         parameters: ProviderParameters,
         vault: KeyVault,
         directory: &Path,
     ) -> Result<Self, OursError> {
-        let volume = Volume::open(directory, SystemClock::shared()).map_err(OursError::Publish)?;
+        let directory = directory.join("volume");
+        fs::create_dir(&directory).map_err(OursError::Directory)?;
+        let volume = Some(open_volume(&directory).map_err(OursError::Publish)?);
         let name = parameters.objects.first().map(ObjectEntry::file_name).unwrap_or_default();
         let file = directory.join(name);
         Ok(Self { parameters, vault, volume, file })
@@ -161,6 +172,26 @@ impl MountedCredential {
             let path = file.path.parse().map_err(OursError::FilePath)?;
             entries.push(FileEntry::new(path, file.content.expose(), file.mode));
         }
-        self.volume.publish(&entries).map_err(OursError::Publish)
+        let volume = self.volume.as_mut().ok_or(OursError::Unpublished)?;
+        volume.publish(&entries).map_err(OursError::Publish)
+    }
+}
+
+impl Drop for MountedCredential {
+    fn drop(&mut self) {
+        // What stays behind lies in a temporary directory; the trial has its verdict already.
+        self.volume.take().map_or(Ok(()), Volume::unpublish).unwrap_or_default();
+    }
+}
+
+/// In memory as on a node, where this process may mount; else in the directory itself.
+fn open_volume(directory: &Path) -> Result<Volume, PublishError> {
+    const FIRST_SIZE: u64 = 256 * 1024;
+    match Mount::tmpfs(directory, FIRST_SIZE) {
+        Ok(mount) => Volume::open_mounted(mount, SystemClock::shared()),
+        Err(MountError::Call { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
+            Volume::open(directory, SystemClock::shared())
+        }
+        Err(error) => Err(error.into()),
     }
 }

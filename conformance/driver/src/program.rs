@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -14,7 +15,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// What a client is told; a case uses what it needs.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Clone, Default, Serialize)]
 pub(crate) struct Inputs {
     pub(crate) tenant: String,
     pub(crate) client: String,
@@ -28,6 +29,18 @@ pub(crate) struct Inputs {
     pub(crate) resource_group: String,
     pub(crate) vault: String,
     pub(crate) secret_name: String,
+}
+
+/// Without the client secret.
+impl fmt::Debug for Inputs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Inputs")
+            .field("tenant", &self.tenant)
+            .field("client", &self.client)
+            .field("scope", &self.scope)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Variables that decide where the requests of a client go.
@@ -228,6 +241,12 @@ mod tests {
         let answer = program.answer("token", &inputs).expect("it answers");
         assert_eq!(answer["case"], "token");
         assert_eq!(answer["inputs"]["tenant"], "t");
+    }
+
+    #[test]
+    fn inputs_print_no_secret() {
+        let inputs = Inputs { client_secret: "marker".to_owned(), ..Inputs::default() };
+        assert!(!format!("{inputs:?}").contains("marker"));
     }
 
     #[test]
