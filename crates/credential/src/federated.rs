@@ -5,10 +5,12 @@ mod token_file;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
 use azure_core::http::Url;
+use parking_lot::Mutex;
 
 use self::token_file::{FederatedToken, TokenFile};
 use crate::entra::error::EntraError;
@@ -86,6 +88,9 @@ impl FederatedTokenSettingsError {
 ///
 /// The file is read for every exchange, which is once per scope and refresh: a rotated token is
 /// used at once, and there is no copy in memory that could grow old.
+///
+/// That no federated credential matches counts as passing trouble for the first ten minutes: one
+/// that was just created is not known everywhere at once.
 #[derive(Debug)]
 pub struct FederatedTokenCredential {
     engine: TokenEngine<FederatedSource>,
@@ -126,6 +131,7 @@ impl FederatedTokenCredential {
             client,
             file: TokenFile::new(token_file.into()),
             transport: transport.clone(),
+            unmatched_since: Mutex::default(),
         };
         Arc::new(Self { engine: TokenEngine::new(source, &transport) })
     }
@@ -204,6 +210,8 @@ struct FederatedSource {
     client: ClientId,
     file: TokenFile,
     transport: TokenTransport,
+    /// When Entra began to say that no federated credential matches, in monotonic time.
+    unmatched_since: Mutex<Option<Duration>>,
 }
 
 #[async_trait]
@@ -218,6 +226,9 @@ impl TokenSource for FederatedSource {
                 token = again;
                 outcome = self.exchange(&token, key).await;
             }
+        }
+        if outcome.is_ok() {
+            *self.unmatched_since.lock() = None;
         }
         outcome.map_err(|error| self.explain(error, &token))
     }
@@ -250,7 +261,22 @@ impl FederatedSource {
             return error;
         }
         let remark = token.describe(self.transport.clock().now());
-        TokenError::Refused(Arc::new(EntraError::clone(refusal).with_remark(remark)))
+        let mut explained = EntraError::clone(refusal).with_remark(remark);
+        if self.may_be_under_way(refusal) {
+            explained = explained.that_may_pass();
+        }
+        TokenError::Refused(Arc::new(explained))
+    }
+
+    /// Whether the refusal may mean that a federated credential is not known everywhere yet. Those
+    /// who ask again meet the engine's memory of failures, which makes the repetition slow.
+    fn may_be_under_way(&self, refusal: &EntraError) -> bool {
+        if !refusal.code().is_some_and(|code| UNMATCHED_CODES.contains(&code)) {
+            return false;
+        }
+        let now = self.transport.clock().monotonic();
+        let since = *self.unmatched_since.lock().get_or_insert(now);
+        now.saturating_sub(since) < PROPAGATION
     }
 }
 
@@ -278,6 +304,12 @@ fn list(problems: &[FederatedTokenSettingProblem]) -> String {
 /// No federated credential matches, in all the forms that Entra says it.
 const FEDERATION_CODES: [u32; 7] =
     [70_021, 700_211, 700_212, 700_213, 7_002_137, 7_002_138, 700_024];
+/// Those among them that a credential causes too which was created a moment ago. A subject in the
+/// wrong case (7002137, 7002138) has been compared with one that is known.
+const UNMATCHED_CODES: [u32; 4] = [70_021, 700_211, 700_212, 700_213];
+/// How long a new federated credential may take to be known everywhere. Entra's documentation
+/// speaks of some minutes, and of longer where an answer from before is cached.
+const PROPAGATION: Duration = Duration::from_mins(10);
 const PUBLIC_CLOUD: &str = "https://login.microsoftonline.com/";
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub struct EntraError {
     retry_after: Option<Duration>,
     skew: Option<SignedDuration>,
     remark: Option<String>,
+    /// Whether the credential knows a reason why this refusal may pass.
+    may_pass: bool,
     response: RawResponse,
 }
 
@@ -54,6 +56,7 @@ impl EntraError {
             retry_after: retry_after(headers, now),
             skew: skew(headers, now),
             remark: None,
+            may_pass: false,
             response: scrubbed(response, &secrets),
         }
     }
@@ -61,6 +64,12 @@ impl EntraError {
     /// Adds what the credential itself knows, for the hint: for example the subject of a token.
     pub(crate) fn with_remark(mut self, remark: String) -> Self {
         self.remark = Some(remark);
+        self
+    }
+
+    /// Marks a refusal that may pass by itself, as the credential knows from what came before.
+    pub(crate) fn that_may_pass(mut self) -> Self {
+        self.may_pass = true;
         self
     }
 
@@ -176,7 +185,8 @@ impl EntraError {
         if status == 429 || self.code() == Some(LOOP_DETECTED) {
             return RetryClass::Throttled { after: self.retry_after };
         }
-        let passing = self.error() == Some("temporarily_unavailable")
+        let passing = self.may_pass
+            || self.error() == Some("temporarily_unavailable")
             || self.code().is_some_and(|code| PASSING_CODES.contains(&code));
         if passing || status == 408 || status >= 500 {
             return RetryClass::Transient;
@@ -263,8 +273,7 @@ const SCOPE_CODES: [u32; 4] = [70_011, 500_011, 650_057, 1_002_012];
 pub(crate) const OUTSIDE_TIME_RANGE: u32 = 700_024;
 /// The service saw the same request too often.
 const LOOP_DETECTED: u32 = 50_196;
-/// Trouble inside the service, trouble reaching an issuer, and a federated credential that is not
-/// known everywhere yet.
+/// Trouble inside the service, and trouble reaching an issuer.
 const PASSING_CODES: [u32; 2] = [90_033, 90_061];
 /// A smaller skew is noise: the `Date` header counts whole seconds, and the answer travelled.
 const NOTABLE_SKEW: SignedDuration = SignedDuration::from_secs(30);

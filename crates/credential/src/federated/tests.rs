@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::scripted::{Bench, Reply, Seen};
+use crate::token::error::RetryClass;
 
 const VAULT: &str = "https://vault.azure.net/.default";
 
@@ -127,6 +128,57 @@ async fn a_mismatch_names_what_has_to_match_and_never_the_token() {
         }
         let printed = format!("{error} {error:?} {hint} {credential:?} {:?}", credential.health());
         assert!(!printed.contains("cGxhbnRlZC1tYXJrZXI"), "{printed}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_federated_credential_is_given_some_minutes_to_spread() {
+    for code in [70_021, 700_211, 700_212, 700_213] {
+        let world = World::new(move |_, _| Reply::refusal("invalid_client", code));
+        let credential = world.credential();
+        let mut classes = Vec::new();
+        for _ in 0..12 {
+            classes.push(get(&credential).await.unwrap_err().retry_class());
+            world.bench.clock.advance(Duration::from_mins(1));
+        }
+        assert_eq!(classes[..10], [RetryClass::Transient; 10], "{code}");
+        assert_eq!(classes[10..], [RetryClass::Denied; 2], "{code}");
+    }
+}
+
+#[tokio::test]
+async fn the_minutes_count_anew_after_a_token() {
+    let world = World::new(|_, number| match number {
+        1 => Reply::token("t", 3_600),
+        _ => Reply::refusal("invalid_client", 700_213),
+    });
+    let credential = world.credential();
+    get(&credential).await.unwrap_err();
+    world.bench.clock.advance(Duration::from_mins(20));
+    get(&credential).await.unwrap();
+    world.bench.clock.advance(Duration::from_hours(1));
+    let error = get(&credential).await.unwrap_err();
+    assert_eq!(error.retry_class(), RetryClass::Transient);
+}
+
+#[tokio::test]
+async fn a_credential_that_is_still_spreading_is_asked_for_slowly() {
+    let world = World::new(|_, _| Reply::refusal("invalid_client", 700_213));
+    let credential = world.credential();
+    for _ in 0..600 {
+        get(&credential).await.unwrap_err();
+        world.bench.clock.advance(Duration::from_secs(1));
+    }
+    let requests = world.bench.script.requests();
+    assert!((20..=25).contains(&requests), "{requests}");
+}
+
+#[tokio::test]
+async fn other_refusals_are_final_at_once() {
+    for (error, code) in [("invalid_client", 7_002_138), ("unauthorized_client", 700_016)] {
+        let world = World::new(move |_, _| Reply::refusal(error, code));
+        let error = get(&world.credential()).await.unwrap_err();
+        assert_eq!(error.retry_class(), RetryClass::Denied, "{code}");
     }
 }
 
