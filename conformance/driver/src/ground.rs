@@ -76,7 +76,11 @@ pub(crate) struct Place {
     pub(crate) resource_group: String,
     /// A resource group that guests may not see.
     pub(crate) other_group: String,
-    /// A vault secret that guests may not read, and the vault's reader may.
+    /// The host name of the vault with the credentials.
+    pub(crate) vault_host: String,
+    /// The tenant of that vault and of its reader; guests are of the cluster's.
+    pub(crate) vault_tenant: String,
+    /// A secret of that vault, which its reader may read.
     pub(crate) component_secret: String,
 }
 
@@ -86,6 +90,8 @@ struct Guests {
     tenant: String,
     vault_host: String,
     secret_name: String,
+    /// A secret beside it that guests may not read.
+    withheld_secret_name: String,
     secret: SecretGuest,
     certificate: CertificateGuest,
     federated: FederatedGuest,
@@ -174,7 +180,7 @@ impl Local {
 
     /// The host name of the vault with the credentials.
     pub(crate) fn vault_host(&self) -> &str {
-        &self.guests.vault_host
+        &self.place.vault_host
     }
 
     /// The client id of the node's identity, which reads the vault.
@@ -183,27 +189,29 @@ impl Local {
     }
 
     fn inputs(&self, holder: Holder) -> Inputs {
-        let guests = &self.guests;
+        let (guests, place) = (&self.guests, &self.place);
         let client = match holder {
             Holder::Certificate => &guests.certificate.client_id,
             Holder::Secret => &guests.secret.client_id,
             Holder::Federated => &guests.federated.client_id,
             Holder::ManagedIdentity => &self.vault_reader,
         };
-        let secret_name = match holder {
-            Holder::ManagedIdentity => &self.place.component_secret,
-            _ => &guests.secret_name,
+        let (tenant, vault_host, secret_name) = match holder {
+            Holder::ManagedIdentity => {
+                (&place.vault_tenant, &place.vault_host, &place.component_secret)
+            }
+            _ => (&guests.tenant, &guests.vault_host, &guests.secret_name),
         };
         Inputs {
-            tenant: guests.tenant.clone(),
+            tenant: tenant.clone(),
             client: client.clone(),
             certificate: self.certificate.display().to_string(),
             client_secret: guests.secret.client_secret.clone(),
             token_file: self.token_file.display().to_string(),
             scope: SCOPE.to_owned(),
-            subscription: self.place.subscription.clone(),
-            resource_group: self.place.resource_group.clone(),
-            vault: format!("https://{}", guests.vault_host),
+            subscription: place.subscription.clone(),
+            resource_group: place.resource_group.clone(),
+            vault: format!("https://{vault_host}"),
             secret_name: secret_name.clone(),
             ..Inputs::default()
         }
@@ -224,7 +232,7 @@ impl Ground {
     pub(crate) fn denied_inputs(&self, holder: Holder) -> Option<Inputs> {
         let Self::Local(local) = self else { return None };
         Some(Inputs {
-            secret_name: local.place.component_secret.clone(),
+            secret_name: local.guests.withheld_secret_name.clone(),
             resource_group: local.place.other_group.clone(),
             ..local.inputs(holder)
         })

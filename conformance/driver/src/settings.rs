@@ -148,13 +148,9 @@ pub(crate) fn prepare(
     Ok(Prepared { trials, ground: kept })
 }
 
-/// The HostedCluster, with the vault in the tenant of the cluster: the guests of the local Azure
-/// see the subscription and the vault with one identity, which has one tenant.
 fn load_cluster(path: &Path) -> Result<(String, ValidatedHostedCluster), SetupError> {
     let text = fs::read_to_string(path)
         .map_err(|source| SetupError::Read { path: path.to_path_buf(), source })?;
-    let cluster = parse_cluster(&text)?;
-    let text = text.replace(cluster.vault.tenant.0.as_str(), cluster.azure.tenant.0.as_str());
     let cluster = parse_cluster(&text)?;
     Ok((text, cluster))
 }
@@ -173,10 +169,13 @@ fn load_accepted(path: &Path) -> Result<Vec<Accepted>, SetupError> {
 
 fn place_of(cluster: &ValidatedHostedCluster) -> Result<Place, SetupError> {
     let (_, identity) = cluster.components().next().ok_or(SetupError::NoComponent)?;
+    let suffix = cluster.azure.cloud.endpoints().map_or("vault.azure.net", |it| it.vault_suffix);
     Ok(Place {
         subscription: cluster.azure.subscription.to_string(),
         resource_group: cluster.azure.resource_group.clone(),
         other_group: cluster.azure.vnet.resource_group().map(str::to_owned).unwrap_or_default(),
+        vault_host: format!("{}.{suffix}", cluster.vault.name).to_ascii_lowercase(),
+        vault_tenant: cluster.vault.tenant.0.to_string(),
         component_secret: identity.secret_name.to_string(),
     })
 }

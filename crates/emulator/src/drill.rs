@@ -73,7 +73,7 @@ impl Fault {
     }
 
     /// Whether the fault is in the value of the secret, so that it is made by writing one.
-    const fn is_in_the_value(self) -> bool {
+    pub(crate) const fn is_in_the_value(self) -> bool {
         matches!(self, Self::Encoding | Self::Expired | Self::KeyMismatch | Self::Audience)
     }
 }
@@ -133,11 +133,14 @@ pub(crate) fn apply_drill(
     let Drill { fault, component } = drill;
     let holder = world.roster.holder_mut(component).ok_or(SeedError::NoIdentity { component })?;
     holder.faults.insert(fault);
+    let holder = holder.clone();
     if fault.is_in_the_value() {
+        for sharing in world.roster.sharing_mut(&holder) {
+            sharing.faults.insert(fault);
+        }
         seed::issue_certificate(world, component, ids, now, 0)?;
         return Ok(());
     }
-    let holder = holder.clone();
     take_away(world, fault, &holder);
     Ok(())
 }

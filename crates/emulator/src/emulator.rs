@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::keys::SecretText;
 use crate::ledger::LedgerEntry;
 use crate::seed::{self, Issued as IssuedCredential, SeedError, WorldPlan};
-use crate::server::{Gate, serve};
+use crate::server::{CONNECTIONS, Gate, serve};
 use crate::services::imds::Machine;
 use crate::store::{Store, StoreError};
 use crate::token::TokenPolicy;
@@ -32,9 +32,26 @@ pub struct Builder {
     listen: SocketAddr,
     allow_remote: bool,
     state_dir: Option<PathBuf>,
-    plan: Option<WorldPlan>,
+    plan: Option<Seeding>,
     tokens: TokenPolicy,
     ids: Ids,
+}
+
+/// A plan, and what it means to a world that is there.
+#[derive(Debug)]
+enum Seeding {
+    /// The world has to come from this very plan.
+    Exactly(WorldPlan),
+    /// The plan is for a new world; another one is kept.
+    IfNew(WorldPlan),
+}
+
+impl Seeding {
+    const fn plan(&self) -> &WorldPlan {
+        match self {
+            Self::Exactly(plan) | Self::IfNew(plan) => plan,
+        }
+    }
 }
 
 /// The emulator did not start.
@@ -65,6 +82,12 @@ pub enum StartError {
     /// The state directory is not usable.
     #[error("the state directory is not usable")]
     Store(#[from] StoreError),
+    /// The state directory holds a world that another plan made.
+    #[error("the state directory `{directory}` holds a world that was made from another plan")]
+    OtherWorld {
+        /// The directory.
+        directory: PathBuf,
+    },
     /// The world could not be made.
     #[error("the world could not be made")]
     Seed(#[from] SeedError),
@@ -83,9 +106,19 @@ impl StartError {
             ),
             Self::Listen { .. } => Some("choose another port, or port 0 for a free one"),
             Self::Store(error) => Some(error.hint()),
+            Self::OtherWorld { .. } => Some(
+                "use another directory, or give no plan (leave out -f) to continue with the \
+                 world that is there",
+            ),
             Self::Seed(error) => error.hint(),
             _ => None,
         }
+    }
+
+    /// Whether the input is at fault and not the machine: the plan contradicts itself, or is not
+    /// that of the saved world.
+    pub const fn is_invalid_plan(&self) -> bool {
+        matches!(self, Self::OtherWorld { .. } | Self::Seed(SeedError::Plan { .. }))
     }
 }
 
@@ -119,10 +152,18 @@ impl Builder {
         self
     }
 
-    /// What the world contains at first. A world that the state directory holds is kept as it is.
+    /// What the world contains at first. A world that the state directory holds is kept as it is
+    /// if it was made from the same plan, and is refused otherwise.
     #[must_use]
     pub fn seed(mut self, plan: WorldPlan) -> Self {
-        self.plan = Some(plan);
+        self.plan = Some(Seeding::Exactly(plan));
+        self
+    }
+
+    /// As [`Builder::seed`], but a world that the state directory holds is kept whatever made it.
+    #[must_use]
+    pub fn seed_if_new(mut self, plan: WorldPlan) -> Self {
+        self.plan = Some(Seeding::IfNew(plan));
         self
     }
 
@@ -168,11 +209,18 @@ impl Builder {
         let saved = store.as_ref().map(Store::load).transpose()?.flatten();
         let is_new = saved.is_none();
         let (authority, world, ids) = if let Some(saved) = saved {
+            if let Some(Seeding::Exactly(plan)) = &self.plan
+                && saved.world.plan.as_ref() != Some(&plan.fingerprint()?)
+            {
+                let directory = self.state_dir.unwrap_or_default();
+                return Err(StartError::OtherWorld { directory });
+            }
             (LocalAuthority::from_stored(saved.authority)?, saved.world, saved.ids)
         } else {
             let mut ids = self.ids;
             let mut world = World { tokens: self.tokens, ..World::default() };
-            if let Some(plan) = &self.plan {
+            if let Some(plan) = self.plan.as_ref().map(Seeding::plan) {
+                world.plan = Some(plan.fingerprint()?);
                 seed::apply_plan(plan, &mut world, &mut ids, self.clock.now())?;
                 world.imds.machine = Machine::of(plan, &mut ids);
             }
@@ -246,7 +294,8 @@ impl Emulator {
         let engine = Arc::new(engine);
         let gate = Gate::new(Arc::clone(&engine), remote)?;
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(serve(listener, gate, stopped));
+        let clock = SystemClock::shared();
+        let task = tokio::spawn(serve(listener, gate, clock, CONNECTIONS, stopped));
         Ok(Self { engine, address, stop, task: Some(task) })
     }
 

@@ -26,8 +26,8 @@ pub(crate) use credential::issue_certificate;
 #[cfg(test)]
 pub(crate) use guests::MintError;
 pub(crate) use guests::mint_federated_token;
-pub(crate) use plan::component_name;
 pub use plan::{Bundle, DnsZonePlan, IdentityPlan, KmsKeyPlan, PlanProblem, VaultPlan, WorldPlan};
+pub(crate) use plan::{PlanFingerprint, component_name};
 pub(crate) use roster::{Guests, Holder, Roster};
 
 use crate::call::Ids;
@@ -45,6 +45,9 @@ pub enum SeedError {
         /// Every problem.
         problems: Vec<PlanProblem>,
     },
+    /// The plan could not be written as JSON.
+    #[error("the plan could not be written as JSON")]
+    Fingerprint(#[source] serde_json::Error),
     /// A key could not be made or used.
     #[error("an RSA key could not be {step}")]
     Key {
@@ -114,7 +117,11 @@ impl SeedError {
             Self::NoIdentity { .. } => Some("name a component that the plan gives an identity"),
             Self::SecretDeleted { .. } => Some("recover or purge the secret first"),
             Self::Gone { .. } => Some("start with a fresh world"),
-            Self::Key { .. } | Self::Certificate(_) | Self::Pkcs12(_) | Self::Document(_) => None,
+            Self::Fingerprint(_)
+            | Self::Key { .. }
+            | Self::Certificate(_)
+            | Self::Pkcs12(_)
+            | Self::Document(_) => None,
         }
     }
 }

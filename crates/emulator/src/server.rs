@@ -1,7 +1,8 @@
 //! The listener: one port that is a proxy for Azure's names, the metadata service and the control
 //! API at once.
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +15,13 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
-use lanyard_clock::{Clock as _, SystemClock};
+use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::default_provider;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
@@ -34,8 +35,12 @@ const BODY_LIMIT: usize = 4 << 20;
 /// How long a shutdown waits for clients that do not finish.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long to wait after a connection could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How many connections are open at once; more wait in the queue of the system.
+pub(crate) const CONNECTIONS: usize = 1024;
+/// How long the listener rests after it could not accept a connection: until a file descriptor
+/// is free again, every attempt would fail at once.
+const REST: Duration = Duration::from_millis(50);
+
 /// The first byte of a TLS connection: the content type `handshake`.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -61,32 +66,74 @@ impl Gate {
     }
 }
 
-/// Serves until `stop` says so, then lets the requests in flight finish.
-pub(crate) async fn serve(listener: TcpListener, gate: Gate, mut stop: watch::Receiver<bool>) {
+/// Where connections come from.
+pub(crate) trait Accept: Send {
+    /// The next connection, and who made it.
+    fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
+}
+
+impl Accept for TcpListener {
+    async fn accept(&mut self) -> io::Result<(TcpStream, SocketAddr)> {
+        Self::accept(self).await
+    }
+}
+
+/// Serves at most `most` connections at once until `stop` says so, then lets the requests in
+/// flight finish. `clock` is that of the clients outside, whatever clock the world runs on.
+pub(crate) async fn serve(
+    mut listener: impl Accept,
+    gate: Gate,
+    clock: SharedClock,
+    most: usize,
+    mut stop: watch::Receiver<bool>,
+) {
+    let room = Arc::new(Semaphore::new(most));
     let mut connections = JoinSet::new();
+    let mut is_failing = false;
     loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    connections.spawn(connection(stream, peer.ip(), gate.clone(), stop.clone()));
-                }
-                Err(error) => {
-                    // Out of file descriptors, most likely: asking again at once would spin.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    SystemClock::new().sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
+        let accepted = tokio::select! {
+            accepted = accept_one(&mut listener, &room) => accepted,
+            Some(_) = connections.join_next() => continue,
             () = stopped(&mut stop) => break,
+        };
+        match accepted {
+            Ok((stream, peer, place)) => {
+                is_failing = false;
+                let served = connection(stream, peer.ip(), gate.clone(), stop.clone());
+                connections.spawn(async move {
+                    served.await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                if !is_failing {
+                    tracing::warn!(%error, "connections cannot be accepted; trying on");
+                }
+                is_failing = true;
+                tokio::select! {
+                    () = clock.sleep(REST) => {}
+                    () = stopped(&mut stop) => break,
+                }
+            }
         }
     }
     drop(listener);
-    // The grace is for clients outside, whatever clock the world runs on.
-    let grace = SystemClock::new().sleep(GRACE);
+    let grace = clock.sleep(GRACE);
     tokio::select! {
         () = async { while connections.join_next().await.is_some() {} } => {}
         () = grace => {}
     }
+}
+
+/// The next connection, once there is room for it. Nothing is lost if this is dropped halfway: a
+/// connection is taken from the queue last.
+async fn accept_one(
+    listener: &mut impl Accept,
+    room: &Arc<Semaphore>,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer, place))
 }
 
 /// Ready once the server shall stop, or is gone.
@@ -317,3 +364,6 @@ fn host_header(request: &http::Request<Incoming>) -> String {
 fn is_loopback(host: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
+
+#[cfg(test)]
+mod tests;

@@ -157,7 +157,7 @@ pub(crate) fn world() -> World {
     let keys = [("k1".to_owned(), issuer_key())].into();
     directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys });
     world.imds.assigned = vec![MSI.parse().unwrap()];
-    world.imds.identity_header = Some(SecretText::new("identity-header".to_owned()));
+    world.imds.identity_header = Some(SecretText::new("s3cret-header".to_owned()));
     world
 }
 

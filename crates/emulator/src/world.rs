@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::authorization::Authorization;
 use crate::directory::Directory;
 use crate::faults::Faults;
-use crate::seed::Roster;
+use crate::seed::{PlanFingerprint, Roster};
 use crate::services::arm::Resources;
 use crate::services::imds::Imds;
 use crate::services::keyvault::Vaults;
@@ -18,6 +18,8 @@ use crate::token::TokenPolicy;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct World {
+    /// The plan that it was made from; nothing if from none.
+    pub(crate) plan: Option<PlanFingerprint>,
     /// Tenants, principals, federated credentials, trusted issuers.
     pub(crate) directory: Directory,
     /// How long tokens live.

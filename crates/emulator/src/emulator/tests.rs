@@ -217,7 +217,7 @@ async fn the_control_api_wants_its_header_and_shows_no_secret() {
         let response = ask(path, true).await.unwrap();
         assert_eq!(response.status(), StatusCode::OK, "{path}");
         let text = response.text().await.unwrap();
-        for secret in [SECRET, "identity-header", "eyJ", "PRIVATE"] {
+        for secret in [SECRET, "s3cret-header", "eyJ", "PRIVATE"] {
             assert!(!text.contains(secret), "{path}: {secret}");
         }
     }
@@ -236,7 +236,7 @@ async fn the_app_service_protocol_wants_its_header() {
     );
     let ask = |header: &'static str| direct().get(&url).header("X-IDENTITY-HEADER", header).send();
     assert_eq!(ask("wrong").await.unwrap().status(), StatusCode::UNAUTHORIZED);
-    assert_eq!(ask("identity-header").await.unwrap().status(), StatusCode::OK);
+    assert_eq!(ask("s3cret-header").await.unwrap().status(), StatusCode::OK);
     let world = World { imds: Imds::default(), ..testing::world() };
     let without = started(world).await;
     let url = url.replace(&emulator.proxy_url(), &without.proxy_url());
@@ -278,6 +278,45 @@ async fn a_world_and_its_authority_survive_a_restart_and_belong_to_one_process()
 }
 
 #[tokio::test]
+async fn a_saved_world_is_not_taken_for_that_of_another_plan() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut plan = seed::tests::plan();
+    plan.identities.truncate(1);
+    let start = |seed: fn(Builder, WorldPlan) -> Builder, plan: &WorldPlan| {
+        seed(Emulator::builder().state_dir(directory.path()), plan.clone()).start()
+    };
+    start(Builder::seed, &plan).await.unwrap().shutdown().await;
+    start(Builder::seed, &plan).await.unwrap().shutdown().await;
+
+    let other = WorldPlan { location: "westeurope".to_owned(), ..plan.clone() };
+    let refused = start(Builder::seed, &other).await.unwrap_err();
+    assert!(
+        matches!(&refused, StartError::OtherWorld { directory: at } if at == directory.path()),
+        "{refused}"
+    );
+    assert!(refused.is_invalid_plan() && refused.hint().is_some());
+    let kept = start(Builder::seed_if_new, &other).await.unwrap();
+    assert_eq!(kept.engine.state().world.roster.holders[0].location, "eastus");
+    kept.shutdown().await;
+
+    plan.drills.push(Drill { fault: crate::Fault::Expired, component: Component::Kms });
+    let contradictory = Emulator::builder().seed(plan).start().await.unwrap_err();
+    assert!(contradictory.is_invalid_plan(), "{contradictory}");
+}
+
+#[tokio::test]
+async fn the_header_of_the_app_service_protocol_is_told_without_guests_too() {
+    let emulator = Emulator::builder().start().await.unwrap();
+    let url = format!("{}/lanyard/v1/identity-header", emulator.proxy_url());
+    let guarded = direct().get(&url).send().await.unwrap();
+    assert_eq!(guarded.status(), StatusCode::FORBIDDEN);
+    let reply = direct().get(&url).header("x-lanyard-control", "1").send().await.unwrap();
+    let body = json_of(reply).await;
+    let expected = emulator.engine.state().world.imds.identity_header.clone().unwrap();
+    assert_eq!(body["identityHeader"], expected.expose());
+}
+
+#[tokio::test]
 async fn many_emulators_live_in_one_process_and_stop_when_dropped() {
     let mut emulators = Vec::new();
     for _ in 0..10 {
@@ -310,7 +349,7 @@ fn what_is_printed_for_debugging_holds_no_secret() {
     let reply = probe.token(&[("client_id", APP), ("client_secret", SECRET)]);
     let printed = format!("{reply:?} {:?}", probe.engine);
     assert_eq!(reply.status, StatusCode::OK);
-    for secret in [SECRET, "identity-header", "eyJ", "access_token", "PRIVATE KEY"] {
+    for secret in [SECRET, "s3cret-header", "eyJ", "access_token", "PRIVATE KEY"] {
         assert!(!printed.contains(secret), "{secret}");
     }
 }

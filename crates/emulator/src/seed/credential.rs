@@ -91,7 +91,7 @@ pub(super) fn issue(
         }
     })?;
     let not_before = stamps.validity.not_before;
-    if let Some(held) = world.roster.holder_mut(component) {
+    for held in world.roster.sharing_mut(&holder) {
         held.not_before = Some(not_before);
     }
     Ok(Issued {

@@ -1,12 +1,16 @@
-//! Principals and vault objects for other people's clients: the ways to sign in that no component
-//! uses, and a secret, a certificate and a key that they may read.
+//! Principals and a vault for other people's clients: the ways to sign in that no component uses,
+//! and a secret, a certificate and a key that they may read.
+//!
+//! A guest sees the subscription and its vault with one identity, which has one tenant: that of
+//! the subscription. The vault with the credentials may trust another one, so guests have a vault
+//! of their own.
 
 use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jiff::Timestamp;
-use lanyard_vocabulary::{ArmResourceId, ClientId, RoleDefinitionId};
+use lanyard_vocabulary::{ArmResourceId, ClientId, RoleDefinitionId, VaultName};
 use serde_json::json;
 use uuid::{Uuid, uuid};
 
@@ -37,6 +41,8 @@ const ISSUER_KEY: &str = "guests-1";
 const SUBJECT: &str = "system:serviceaccount:guests:workload";
 const AUDIENCE: &str = "api://AzureADTokenExchange";
 const SECRET: &str = "guest-secret";
+/// A secret beside it that they may not read.
+const WITHHELD: &str = "withheld-secret";
 /// The common name of the guests' certificate.
 const SUBJECT_NAME: &str = "guest-certificate";
 /// The same certificate in the two forms that a vault has for its secret.
@@ -107,12 +113,15 @@ impl Seed<'_> {
         let certificate = SecretText::new(String::from_utf8_lossy(&pem).into_owned());
         self.register(secret_client, &secret, certificate_client, &der);
         let federated_client = self.add_workload()?;
+        let name = self.guest_vault_name()?;
+        let (vault, vault_host) = (self.guest_vault_id(&name), self.vault_host(&name));
+        self.add_vault(vault.clone(), &name, &self.plan.tenant);
         self.add_guest_objects(&key, &der)?;
         for client in [secret_client, certificate_client, federated_client] {
-            self.let_in(client, client == secret_client);
+            self.let_in(client, &vault, client == secret_client);
         }
         self.world.roster.guests = Some(Guests {
-            tenant: self.plan.vault.tenant.clone(),
+            tenant: self.plan.tenant.clone(),
             secret_client,
             secret,
             certificate_client,
@@ -122,8 +131,9 @@ impl Seed<'_> {
             key_id: ISSUER_KEY.to_owned(),
             subject: SUBJECT.to_owned(),
             audience: AUDIENCE.to_owned(),
-            vault_host: self.vault_host(&self.plan.vault.name),
+            vault_host,
             secret_name: SECRET.to_owned(),
+            withheld_secret_name: WITHHELD.to_owned(),
         });
         Ok(())
     }
@@ -133,7 +143,7 @@ impl Seed<'_> {
         self.world.directory.principals.push(Principal {
             object_id: self.ids.uuid(),
             client_id,
-            tenant: self.plan.vault.tenant.clone(),
+            tenant: self.plan.tenant.clone(),
             display_name: name.to_owned(),
             enabled: true,
             kind: PrincipalKind::Application { application_object_id: self.ids.uuid() },
@@ -165,8 +175,7 @@ impl Seed<'_> {
     fn add_workload(&mut self) -> Result<ClientId, SeedError> {
         let client_id = ClientId::from(self.ids.uuid());
         let resource_id = Self::identity_id(&self.platform_group(), "guest-workload");
-        let tenant = self.plan.vault.tenant.clone();
-        self.add_identity(&resource_id, &tenant, client_id);
+        self.add_identity(&resource_id, &self.plan.tenant, client_id);
         if let Some(principal) = self.world.directory.by_client_mut(client_id) {
             principal.federated_credentials.push(FederatedCredential {
                 name: "guests".to_owned(),
@@ -181,17 +190,19 @@ impl Seed<'_> {
     }
 
     fn add_guest_objects(&mut self, key: &RsaKey, der: &[u8]) -> Result<(), SeedError> {
-        let plain = SecretContent {
-            value: SecretText::new("for guests".to_owned()),
-            content_type: Some("text/plain".to_owned()),
-            key_version: None,
-        };
-        let (id, attributes) = (self.ids.hex32(), Attributes::new(self.now));
-        let (host, vault) = self.guest_vault()?;
-        vault
-            .secrets
-            .push(SECRET, version(&id, attributes, plain))
-            .map_err(|Recoverable| deleted(host, SECRET))?;
+        for (name, text) in [(SECRET, "for guests"), (WITHHELD, "not for guests")] {
+            let plain = SecretContent {
+                value: SecretText::new(text.to_owned()),
+                content_type: Some("text/plain".to_owned()),
+                key_version: None,
+            };
+            let (id, attributes) = (self.ids.hex32(), Attributes::new(self.now));
+            let (host, vault) = self.guest_vault()?;
+            vault
+                .secrets
+                .push(name, version(&id, attributes, plain))
+                .map_err(|Recoverable| deleted(host, name))?;
+        }
         for (name, content_type, form) in CERTIFICATES {
             self.add_guest_certificate(name, content_type, form, (key, der))?;
         }
@@ -237,15 +248,24 @@ impl Seed<'_> {
             .map_err(|Recoverable| deleted(host, name))
     }
 
+    fn guest_vault_name(&self) -> Result<VaultName, SeedError> {
+        self.plan.guest_vault().ok_or(SeedError::Gone { what: "name for the guests' vault" })
+    }
+
+    /// The vault of the guests is a resource of the managed group, which they see.
+    fn guest_vault_id(&self, name: &VaultName) -> ArmResourceId {
+        self.managed_group().provider("Microsoft.KeyVault/vaults", name.as_str())
+    }
+
     fn guest_vault(&mut self) -> Result<(String, &mut Vault), SeedError> {
-        let host = self.vault_host(&self.plan.vault.name);
+        let host = self.vault_host(&self.guest_vault_name()?);
         let vault = self.world.vaults.at_host_mut(&host);
         vault.map(|vault| (host, vault)).ok_or(SeedError::Gone { what: "vault" })
     }
 
     /// Gives a guest the vault objects of the guests and the sight of the managed group; the
     /// owner gets the subscription instead of the sight.
-    fn let_in(&mut self, client: ClientId, owner: bool) {
+    fn let_in(&mut self, client: ClientId, vault: &ArmResourceId, owner: bool) {
         let Some(object) = self.world.directory.by_client(client).map(|known| known.object_id)
         else {
             return;
@@ -253,7 +273,6 @@ impl Seed<'_> {
         let subscription = ArmResourceId::subscription_scope(&self.plan.subscription);
         let (role, scope) =
             if owner { (OWNER, subscription) } else { (READER, self.managed_group()) };
-        let vault = self.vault_id(&self.plan.vault.name);
         let mut grants = vec![
             (role, scope),
             (RoleDefinitionId::KEY_VAULT_SECRETS_USER, vault.child("secrets", SECRET)),

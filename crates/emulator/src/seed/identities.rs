@@ -22,7 +22,11 @@ impl Seed<'_> {
             let holder = self.add_holder(identity);
             self.assign_component_roles(&holder);
             let component = holder.component;
+            let is_issued = self.world.roster.sharing(&holder).next().is_some();
             self.world.roster.holders.push(holder);
+            if is_issued {
+                continue;
+            }
             let key = self.keys.take()?;
             let decoy = self.world.roster.holder(component).is_some_and(Holder::has_wrong_key);
             let decoy = decoy.then(|| self.keys.take()).transpose()?;
@@ -40,17 +44,19 @@ impl Seed<'_> {
     fn add_holder(&mut self, identity: &IdentityPlan) -> Holder {
         let plan = self.plan;
         let component = identity.component;
-        let client_id = identity.client_id.unwrap_or_else(|| self.ids.uuid().into());
-        let name = format!("{}-{}", plan.infra_id, component.facts().service_name);
-        let resource_id = Self::identity_id(&self.managed_group(), &name);
-        let object_id = self.add_identity(&resource_id, &plan.tenant, client_id);
-        if let Some(principal) = self.world.directory.by_client_mut(client_id) {
-            principal.subject_name_issuer = Some(SubjectNameIssuer {
-                subject: certificate_subject(client_id),
-                authority: MSI_AUTHORITY.to_owned(),
-            });
-        }
-        let faults = plan.drills.iter().filter(|drill| drill.component == component);
+        let vault_host = self.vault_host(&plan.vault.name);
+        let twin = self.twin(identity);
+        let (client_id, object_id, resource_id) = match twin {
+            Some(twin) => (twin.client_id, twin.object_id, twin.resource_id.clone()),
+            None => self.add_component_identity(identity),
+        };
+        let drills = plan.drills.iter();
+        let faults = drills.filter(|drill| {
+            let broken = plan.identities.iter().find(|row| row.component == drill.component);
+            drill.component == component
+                || drill.fault.is_in_the_value()
+                    && broken.is_some_and(|broken| broken.secret_key() == identity.secret_key())
+        });
         Holder {
             component,
             client_id,
@@ -59,13 +65,41 @@ impl Seed<'_> {
             resource_id,
             cloud: plan.cloud,
             location: plan.location.clone(),
-            vault_host: self.vault_host(&plan.vault.name),
+            vault_host,
             secret_name: identity.secret_name.clone(),
             encoding: identity.encoding,
             bundle: identity.bundle,
             not_before: None,
             faults: faults.map(|drill| drill.fault).collect(),
         }
+    }
+
+    /// The earlier component that has the same identity.
+    fn twin(&self, identity: &IdentityPlan) -> Option<&Holder> {
+        let client = self.plan.client_of(identity);
+        self.world.roster.holders.iter().find(|holder| {
+            Some(holder.client_id) == client
+                || holder.secret_name.as_str().eq_ignore_ascii_case(identity.secret_name.as_str())
+        })
+    }
+
+    /// A new identity that trusts the certificates of the platform.
+    fn add_component_identity(
+        &mut self,
+        identity: &IdentityPlan,
+    ) -> (ClientId, Uuid, ArmResourceId) {
+        let plan = self.plan;
+        let client_id = plan.client_of(identity).unwrap_or_else(|| self.ids.uuid().into());
+        let name = format!("{}-{}", plan.infra_id, identity.component.facts().service_name);
+        let resource_id = Self::identity_id(&self.managed_group(), &name);
+        let object_id = self.add_identity(&resource_id, &plan.tenant, client_id);
+        if let Some(principal) = self.world.directory.by_client_mut(client_id) {
+            principal.subject_name_issuer = Some(SubjectNameIssuer {
+                subject: certificate_subject(client_id),
+                authority: MSI_AUTHORITY.to_owned(),
+            });
+        }
+        (client_id, object_id, resource_id)
     }
 
     /// Adds the Azure resource and the principal of a user-assigned identity; the object id.

@@ -12,16 +12,15 @@ const PLATFORM_GROUP: &str = "platform";
 impl Seed<'_> {
     pub(super) fn add_landscape(&mut self) {
         let plan = self.plan;
-        if self.world.resources.subscription(plan.subscription.as_str()).is_none() {
-            self.world.resources.subscriptions.push(Subscription {
-                id: plan.subscription.clone(),
-                tenant: plan.tenant.clone(),
-                name: "lanyard".to_owned(),
-            });
+        let networks = [&plan.vnet_id, &plan.subnet_id, &plan.security_group_id];
+        self.add_subscription(plan.subscription.as_str(), "lanyard");
+        for id in networks {
+            self.add_subscription(id.subscription(), "lanyard-network");
         }
         let groups = [
             self.managed_group(),
             self.group_of(&plan.vnet_id),
+            self.group_of(&plan.subnet_id),
             self.group_of(&plan.security_group_id),
             self.dns_group(),
             self.platform_group(),
@@ -37,6 +36,17 @@ impl Seed<'_> {
         self.add_machines();
         self.add_storage();
         self.add_dns();
+    }
+
+    /// Adds a subscription of the components' tenant, unless it is there.
+    fn add_subscription(&mut self, id: &str, name: &str) {
+        let resources = &mut self.world.resources;
+        if resources.subscription(id).is_none()
+            && let Ok(id) = id.parse()
+        {
+            let (tenant, name) = (self.plan.tenant.clone(), name.to_owned());
+            resources.subscriptions.push(Subscription { id, tenant, name });
+        }
     }
 
     /// The resource group of machines and disks.
@@ -56,16 +66,36 @@ impl Seed<'_> {
 
     /// The resource group that a network resource of the plan is in.
     pub(super) fn group_of(&self, id: &ArmResourceId) -> ArmResourceId {
-        self.group(id.resource_group().unwrap_or(PLATFORM_GROUP))
+        let name = id.resource_group().unwrap_or(PLATFORM_GROUP);
+        match id.subscription().parse() {
+            Ok(subscription) => {
+                ArmResourceId::subscription_scope(&subscription).child("resourceGroups", name)
+            }
+            Err(_) => self.group(name),
+        }
     }
 
     fn group(&self, name: &str) -> ArmResourceId {
         ArmResourceId::subscription_scope(&self.plan.subscription).child("resourceGroups", name)
     }
 
+    /// The virtual network of the subnet, where the plan names another one.
+    fn subnet_parent(&self) -> Option<ArmResourceId> {
+        let subnet = &self.plan.subnet_id;
+        let name = subnet.name_of("virtualNetworks")?;
+        let parent = self.group_of(subnet).provider("Microsoft.Network/virtualNetworks", name);
+        (!self.plan.vnet_id.contains(subnet)).then_some(parent)
+    }
+
     fn add_network(&mut self) {
         let plan = self.plan;
-        let prefix = "10.0.0.0/16";
+        let other = self.subnet_parent();
+        let network = |subnets: Vec<Value>| {
+            json!({
+                "addressSpace": { "addressPrefixes": ["10.0.0.0/16"] },
+                "subnets": subnets,
+            })
+        };
         let subnet = json!({
             "id": plan.subnet_id,
             "name": plan.subnet_id.name(),
@@ -82,8 +112,11 @@ impl Seed<'_> {
         );
         self.add(
             plan.vnet_id.clone(),
-            json!({ "addressSpace": { "addressPrefixes": [prefix] }, "subnets": [subnet] }),
+            network(if other.is_none() { vec![subnet.clone()] } else { Vec::new() }),
         );
+        if let Some(other) = other {
+            self.add(other, network(vec![subnet]));
+        }
         self.add(
             plan.subnet_id.clone(),
             json!({

@@ -1,13 +1,15 @@
 //! What a world shall contain, as plain data.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_vocabulary::{
     ArmResourceId, ClientId, Cloud, Component, InfraId, ObjectEncoding, SecretName, SubscriptionId,
     TenantId, VaultName,
 };
 use serde::{Deserialize, Serialize};
 
+use super::SeedError;
 use crate::drill::Drill;
 
 /// What a world shall contain: the Azure side of one hosted cluster.
@@ -16,7 +18,7 @@ use crate::drill::Drill;
 pub struct WorldPlan {
     /// The tenant of the components' identities.
     pub tenant: TenantId,
-    /// The subscription of everything.
+    /// The subscription of everything but network resources whose ids name another one.
     pub subscription: SubscriptionId,
     /// The cloud.
     pub cloud: Cloud,
@@ -41,12 +43,13 @@ pub struct WorldPlan {
     pub kms_key: Option<KmsKeyPlan>,
     /// The identity of the node that reads the vault.
     pub vault_reader_client_id: ClientId,
-    /// The identities of the components.
+    /// The identities of the components. Two that name one secret, or one client id, are one
+    /// identity.
     pub identities: Vec<IdentityPlan>,
     /// What shall be broken.
     #[serde(default)]
     pub drills: Vec<Drill>,
-    /// Whether to add principals and vault objects for other people's clients.
+    /// Whether to add principals for other people's clients, and a vault of theirs.
     #[serde(default)]
     pub guests: bool,
 }
@@ -125,8 +128,15 @@ pub struct PlanProblem {
     pub problem: String,
 }
 
+/// The plan that a world was made from, as the SHA-256 of its JSON in hexadecimal digits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PlanFingerprint(String);
+
 impl WorldPlan {
     /// Everything in the plan that cannot be made; empty for a good plan.
+    ///
+    /// What is unusual and can be made is none: network resources in another subscription, a
+    /// subnet outside of the virtual network, one identity for several components.
     pub fn problems(&self) -> Vec<PlanProblem> {
         let mut problems = Vec::new();
         let mut add = |field: String, problem: &str| {
@@ -144,32 +154,14 @@ impl WorldPlan {
             let found = id.resource_type().unwrap_or_default();
             if !found.eq_ignore_ascii_case(expected) || id.resource_group().is_none() {
                 add(field.to_owned(), &format!("the id is not of a `{expected}`"));
-            } else if !id.subscription().eq_ignore_ascii_case(self.subscription.as_str()) {
-                add(field.to_owned(), "the id is in another subscription");
             }
         }
-        if !self.vnet_id.contains(&self.subnet_id) {
-            add("subnetId".to_owned(), "the subnet is not in the virtual network");
+        if self.guests && self.guest_vault().is_none_or(|name| self.has_vault(&name)) {
+            add("infraId".to_owned(), "it gives the vault of the guests no name of its own");
         }
-        if self.guests && self.tenant != self.vault.tenant {
-            add("guests".to_owned(), "guests need one tenant for the subscription and the vault");
-        }
-        let (mut components, mut secrets, mut clients) =
-            (HashSet::new(), HashSet::new(), HashSet::new());
-        clients.insert(self.vault_reader_client_id);
-        for (at, identity) in self.identities.iter().enumerate() {
-            if !components.insert(identity.component) {
-                add(format!("identities[{at}].component"), "the component comes twice");
-            }
-            if !secrets.insert(identity.secret_name.as_str().to_ascii_lowercase()) {
-                add(format!("identities[{at}].secretName"), "another identity has this secret");
-            }
-            if identity.client_id.is_some_and(|client| !clients.insert(client)) {
-                add(format!("identities[{at}].clientId"), "another identity has this client id");
-            }
-        }
+        self.judge_identities(&mut add);
         for (at, drill) in self.drills.iter().enumerate() {
-            if !components.contains(&drill.component) {
+            if !self.identities.iter().any(|identity| identity.component == drill.component) {
                 add(
                     format!("drills[{at}].component"),
                     "the plan has no identity for the component",
@@ -177,6 +169,74 @@ impl WorldPlan {
             }
         }
         problems
+    }
+
+    /// What tells a saved world of this plan from others: SHA-256 of its JSON.
+    pub(crate) fn fingerprint(&self) -> Result<PlanFingerprint, SeedError> {
+        let json = serde_json::to_vec(self).map_err(SeedError::Fingerprint)?;
+        Ok(PlanFingerprint(hex::encode(digest(&SHA256, &json))))
+    }
+
+    /// One secret holds one credential in one encoding.
+    fn judge_identities(&self, add: &mut impl FnMut(String, &str)) {
+        let mut components = HashSet::new();
+        let mut first_with: HashMap<String, &IdentityPlan> = HashMap::new();
+        for (at, identity) in self.identities.iter().enumerate() {
+            if !components.insert(identity.component) {
+                add(format!("identities[{at}].component"), "the component comes twice");
+            }
+            let first = *first_with.entry(identity.secret_key()).or_insert(identity);
+            if identity.client_id.is_some() && identity.client_id != self.client_of(first) {
+                add(
+                    format!("identities[{at}].secretName"),
+                    "another client id has its credential in this secret",
+                );
+            }
+            if identity.encoding != first.encoding {
+                add(
+                    format!("identities[{at}].encoding"),
+                    "another component reads this secret in another encoding",
+                );
+            }
+            if identity.client_id == Some(self.vault_reader_client_id) {
+                add(format!("identities[{at}].clientId"), "the reader of the vault has it");
+            }
+        }
+    }
+
+    /// The client id that an identity has by itself or by another one with the same secret;
+    /// nothing if a new one is to be made.
+    pub(super) fn client_of(&self, identity: &IdentityPlan) -> Option<ClientId> {
+        let key = identity.secret_key();
+        identity.client_id.or_else(|| {
+            let mut twins = self.identities.iter().filter(|other| other.secret_key() == key);
+            twins.find_map(|twin| twin.client_id)
+        })
+    }
+
+    /// The name of the vault of the guests: `guests-` and the end of the infrastructure id, which
+    /// is what makes it unique, in the form of vault names (24 letters, digits and single hyphens).
+    pub(super) fn guest_vault(&self) -> Option<VaultName> {
+        let infra_id = self.infra_id.as_str().to_ascii_lowercase();
+        let parts: Vec<_> = infra_id.split(['-', '.']).filter(|part| !part.is_empty()).collect();
+        let joined = parts.join("-");
+        let end = joined.get(joined.len().saturating_sub(17)..)?.trim_start_matches('-');
+        format!("guests-{end}").trim_end_matches('-').parse().ok()
+    }
+
+    fn has_vault(&self, name: &VaultName) -> bool {
+        let kms = self.kms_key.as_ref().map(|key| &key.vault);
+        [Some(&self.vault.name), kms]
+            .into_iter()
+            .flatten()
+            .any(|known| known.as_str().eq_ignore_ascii_case(name.as_str()))
+    }
+}
+
+impl IdentityPlan {
+    /// What two identities of one secret have in common: a vault ignores the case of names.
+    pub(super) fn secret_key(&self) -> String {
+        self.secret_name.as_str().to_ascii_lowercase()
     }
 }
 

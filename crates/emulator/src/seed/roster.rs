@@ -81,10 +81,12 @@ pub(crate) struct Guests {
     pub(crate) subject: String,
     /// Its audience.
     pub(crate) audience: String,
-    /// The vault that they may read.
+    /// The host name of their vault.
     pub(crate) vault_host: String,
     /// The secret that they may read, the certificate and the key beside it.
     pub(crate) secret_name: String,
+    /// A secret beside it that they may not read.
+    pub(crate) withheld_secret_name: String,
 }
 
 impl Roster {
@@ -98,13 +100,29 @@ impl Roster {
         self.holders.iter_mut().find(|holder| holder.component == component)
     }
 
-    /// The component of a client id.
-    pub(crate) fn component_of(&self, client: ClientId) -> Option<Component> {
-        self.holders.iter().find(|holder| holder.client_id == client).map(|row| row.component)
+    /// The rows whose credential is in the same vault secret as that of `row`.
+    pub(crate) fn sharing(&self, row: &Holder) -> impl Iterator<Item = &Holder> {
+        self.holders.iter().filter(|other| other.shares_secret(row))
+    }
+
+    /// The rows whose credential is in the same vault secret as that of `row`, to change.
+    pub(crate) fn sharing_mut(&mut self, row: &Holder) -> impl Iterator<Item = &mut Holder> {
+        self.holders.iter_mut().filter(|other| other.shares_secret(row))
+    }
+
+    /// The rows of a client id.
+    pub(crate) fn of_client(&self, client: ClientId) -> impl Iterator<Item = &Holder> {
+        self.holders.iter().filter(move |holder| holder.client_id == client)
     }
 }
 
 impl Holder {
+    /// Whether the credential is in the same vault secret as that of `other`.
+    pub(crate) fn shares_secret(&self, other: &Self) -> bool {
+        self.vault_host == other.vault_host
+            && self.secret_name.as_str().eq_ignore_ascii_case(other.secret_name.as_str())
+    }
+
     /// The encoding that the value is stored in.
     pub(super) fn stored_encoding(&self) -> ObjectEncoding {
         if self.faults.contains(&Fault::Encoding) {

@@ -254,6 +254,10 @@ fn a_plan_is_judged_completely_before_anything_is_made() {
     let mut plan = plan();
     plan.cloud = Cloud::Stack;
     plan.subnet_id = plan.vnet_id.clone();
+    plan.guests = true;
+    plan.vault.name = parse("Guests-demo-abcde");
+    plan.identities[0].client_id = Some(parse("44444444-4444-4444-8444-444444444444"));
+    plan.identities[1].client_id = Some(parse("55555555-5555-4555-8555-555555555555"));
     plan.identities[1].secret_name = parse("DEMO-cloud-provider");
     plan.identities[2].client_id = Some(plan.vault_reader_client_id);
     plan.identities[3].component = Component::Kms;
@@ -264,7 +268,9 @@ fn a_plan_is_judged_completely_before_anything_is_made() {
         [
             "cloud",
             "subnetId",
+            "infraId",
             "identities[1].secretName",
+            "identities[1].encoding",
             "identities[2].clientId",
             "identities[8].component",
             "drills[0].component"
@@ -272,7 +278,7 @@ fn a_plan_is_judged_completely_before_anything_is_made() {
     );
     let mut world = World::default();
     let refused = apply_plan(&plan, &mut world, &mut Ids::Random, NOW).unwrap_err();
-    assert!(matches!(&refused, SeedError::Plan { problems } if problems.len() == 6));
+    assert!(matches!(&refused, SeedError::Plan { problems } if problems.len() == 8));
     assert!(refused.hint().is_some());
     assert!(world.directory.tenants.is_empty());
 }
@@ -288,6 +294,96 @@ fn resource_groups_that_are_one_get_one_assignment() {
     let (world, _) = seeded(&plan);
     let holder = world.roster.holder(Component::File).unwrap();
     assert_eq!(world.authorization.of_principal(holder.object_id).count(), 1);
+}
+
+#[test]
+fn components_with_one_secret_or_one_client_id_are_one_identity() {
+    let mut plan = plan();
+    let client: ClientId = parse("44444444-4444-4444-8444-444444444444");
+    plan.kms_key = None;
+    plan.identities.truncate(3);
+    let (first, rest) = plan.identities.split_first_mut().unwrap();
+    first.encoding = rest[0].encoding;
+    first.secret_name = parse("DEMO-SHARED");
+    rest[0].secret_name = parse("demo-shared");
+    rest[0].client_id = Some(client);
+    rest[1].client_id = Some(client);
+    assert_eq!(plan.problems(), []);
+    let (mut world, mut ids) = seeded(&plan);
+    let holders = world.roster.holders.clone();
+    assert!(holders.iter().all(|holder| holder.client_id == client));
+    let principals = world.directory.principals.iter();
+    assert_eq!(principals.filter(|known| known.client_id == client).count(), 1);
+    let vault = world.vaults.at_host(&holders[0].vault_host).unwrap();
+    assert_eq!(
+        vault.secrets.version("demo-shared", None).unwrap().1.id,
+        secret(&world, holders[1].component).id
+    );
+
+    let first = issue_certificate(&mut world, holders[0].component, &mut ids, NOW, 0).unwrap();
+    let second = issue_certificate(&mut world, holders[1].component, &mut ids, NOW, 0).unwrap();
+    assert!(first.not_before < second.not_before, "one secret, one order of its credentials");
+    let drill = Drill { fault: Fault::Encoding, component: holders[0].component };
+    drill::apply_drill(&mut world, drill, &mut ids, NOW).unwrap();
+    issue_certificate(&mut world, holders[1].component, &mut ids, NOW, 0).unwrap();
+    let text = secret(&world, holders[1].component).content.value.expose();
+    let wrongly = STANDARD.decode(text).unwrap();
+    assert!(serde_json::from_slice::<Value>(&wrongly).is_ok(), "the fault is of the secret");
+}
+
+#[test]
+fn networks_may_be_in_another_subscription_and_the_subnet_in_another_network() {
+    let plan = only(Component::Network, |plan| {
+        let network = "/subscriptions/hub/resourceGroups/net/providers/Microsoft.Network";
+        plan.vnet_id = parse(&format!("{network}/virtualNetworks/first"));
+        plan.subnet_id = parse(&format!("{network}/virtualNetworks/second/subnets/s"));
+    });
+    assert_eq!(plan.problems(), []);
+    let (world, _) = seeded(&plan);
+    let resources = &world.resources;
+    assert_eq!(resources.subscription("hub").unwrap().tenant, plan.tenant);
+    let group = "/subscriptions/hub/resourceGroups/net";
+    let second = format!("{group}/providers/Microsoft.Network/virtualNetworks/second");
+    for id in [group, second.as_str(), plan.vnet_id.as_str(), plan.subnet_id.as_str()] {
+        assert!(resources.resource(&parse(id)).is_some(), "{id}");
+    }
+    let holder = world.roster.holder(Component::Network).unwrap();
+    let scopes: Vec<_> = world
+        .authorization
+        .of_principal(holder.object_id)
+        .map(|held| held.scope.to_string())
+        .collect();
+    assert!(scopes.iter().any(|scope| scope == group), "{scopes:?}");
+}
+
+#[test]
+fn the_vault_of_the_guests_has_a_valid_name_whatever_the_infrastructure_id() {
+    let cases = [
+        ("demo-abcde", "guests-demo-abcde"),
+        ("A-name.much--longer-than-17-x1y2z", "guests-ger-than-17-x1y2z"),
+        ("aaaa-1234567890123456-", "guests-1234567890123456"),
+        ("...", "guests"),
+    ];
+    for (infra_id, expected) in cases {
+        let plan = WorldPlan { infra_id: parse(infra_id), ..plan() };
+        assert_eq!(plan.guest_vault().unwrap().as_str(), expected, "{infra_id}");
+        assert!(expected.len() <= 24);
+    }
+}
+
+#[test]
+fn guests_are_of_the_tenant_of_the_subscription_even_if_the_vault_is_of_another() {
+    let plan = WorldPlan { guests: true, ..only(Component::Disk, |_| {}) };
+    assert_ne!(plan.tenant, plan.vault.tenant);
+    let (world, _) = seeded(&plan);
+    let guests = world.roster.guests.as_ref().unwrap();
+    let vault = world.vaults.at_host(&guests.vault_host).unwrap();
+    assert_eq!(vault.settings.tenant, plan.tenant);
+    for client in [guests.secret_client, guests.certificate_client, guests.federated_client] {
+        assert_eq!(world.directory.by_client(client).unwrap().tenant, plan.tenant);
+    }
+    let id = "/subscriptions/sub/resourceGroups/demo-abcde/providers/Microsoft.KeyVault/vaults/guests-demo-abcde";
+    assert!(world.resources.resource(&parse(id)).is_some());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The vaults: that of the credentials, and that of the encryption key if it is another one.
+//! The vaults: that of the credentials, that of the encryption key if it is another one, and that
+//! of the guests.
 
 use std::collections::BTreeMap;
 
@@ -13,19 +14,25 @@ use crate::services::keyvault::{
 impl Seed<'_> {
     pub(super) fn add_vaults(&mut self) -> Result<(), SeedError> {
         let vault = &self.plan.vault;
-        self.add_vault(&vault.name, &vault.tenant);
+        self.add_vault(self.vault_id(&vault.name), &vault.name, &vault.tenant);
         let Some(key) = &self.plan.kms_key else { return Ok(()) };
-        self.add_vault(&key.vault, &self.plan.tenant);
+        self.add_vault(self.vault_id(&key.vault), &key.vault, &self.plan.tenant);
         let id = key.version.clone().unwrap_or_else(|| self.ids.hex32());
         self.add_key(&key.vault, &key.name, id)
     }
 
-    fn add_vault(&mut self, name: &VaultName, tenant: &TenantId) {
+    /// Adds a vault that trusts a tenant; one of that name is left as it is.
+    pub(super) fn add_vault(
+        &mut self,
+        resource_id: ArmResourceId,
+        name: &VaultName,
+        tenant: &TenantId,
+    ) {
         let host = self.vault_host(name);
         if self.world.vaults.at_host(&host).is_some() {
             return;
         }
-        let (plan, resource_id) = (self.plan, self.vault_id(name));
+        let plan = self.plan;
         let settings = VaultSettings {
             tenant: tenant.clone(),
             rbac: true,
@@ -78,7 +85,7 @@ impl Seed<'_> {
         format!("{name}.{suffix}").to_ascii_lowercase()
     }
 
-    /// The Azure resource of a vault.
+    /// The Azure resource of a vault of the platform.
     pub(super) fn vault_id(&self, name: &VaultName) -> ArmResourceId {
         self.platform_group().provider("Microsoft.KeyVault/vaults", name.as_str())
     }

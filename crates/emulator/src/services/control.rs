@@ -64,6 +64,13 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         handler: |call| guarded(call, changes::guests),
     },
     Operation {
+        id: "IdentityHeader_Get",
+        method: Method::GET,
+        path: "/lanyard/v1/identity-header",
+        support: Support::Full,
+        handler: |call| guarded(call, |call| Ok(changes::identity_header(call))),
+    },
+    Operation {
         id: "Identities_Rotate",
         method: Method::POST,
         path: "/lanyard/v1/rotate",

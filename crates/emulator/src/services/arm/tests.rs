@@ -254,7 +254,7 @@ fn subscription_lists_show_what_the_caller_may_read() {
         visit.owner,
         "/subscriptions/sub/resources?$filter=resourceType eq 'Microsoft.KeyVault/vaults'",
     ));
-    assert_eq!(found["value"].as_array().unwrap().len(), 2);
+    assert_eq!(found["value"].as_array().unwrap().len(), 3);
     assert!(found["value"][0].get("properties").is_none());
     let refused = visit.get(visit.owner, "/subscriptions/sub/resources?$filter=tagName eq 'x'");
     assert_eq!(code(&refused), "InvalidFilterInQueryString");

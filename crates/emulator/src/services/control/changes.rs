@@ -48,13 +48,23 @@ fn rotated(call: &Call<'_>, asked: &Rotation) -> Result<Component, Reply> {
         (Some(name), None) => {
             name.parse::<Component>().map_err(|error| invalid(&error.to_string()))
         }
-        (None, Some(client)) => call.world().roster.component_of(client).ok_or_else(|| {
-            refused(
-                StatusCode::NOT_FOUND,
-                "IdentityNotFound",
-                "No component has this client id; `GET /lanyard/v1/world` lists them.",
-            )
-        }),
+        (None, Some(client)) => {
+            let mut rows = call.world().roster.of_client(client);
+            let first = rows.next().ok_or_else(|| {
+                refused(
+                    StatusCode::NOT_FOUND,
+                    "IdentityNotFound",
+                    "No component has this client id; `GET /lanyard/v1/world` lists them.",
+                )
+            })?;
+            if rows.all(|row| row.shares_secret(first)) {
+                Ok(first.component)
+            } else {
+                Err(invalid(
+                    "Several secrets hold credentials of this client id: name one of its components.",
+                ))
+            }
+        }
         _ => Err(invalid("Name the identity by `component` or by `clientId`, one of them.")),
     }
 }
@@ -97,7 +107,14 @@ pub(super) fn mint(call: &mut Call<'_>) -> Result<Reply, Reply> {
     Ok(Reply::json(StatusCode::CREATED, &json!({ "token": token })))
 }
 
-/// `GET guests`: how other people's clients sign in. The one reply that hands out credentials.
+/// `GET identity-header`: what clients of the App Service protocol set `IDENTITY_HEADER` to.
+pub(super) fn identity_header(call: &Call<'_>) -> Reply {
+    let header = &call.world().imds.identity_header;
+    Reply::json(StatusCode::OK, &json!({ "identityHeader": header }))
+}
+
+/// `GET guests`: how other people's clients sign in. Beside [`identity_header`] the one reply that
+/// hands out credentials.
 pub(super) fn guests(call: &mut Call<'_>) -> Result<Reply, Reply> {
     let guests = call.world().roster.guests.as_ref().ok_or_else(no_guests)?;
     Ok(Reply::json(
@@ -106,6 +123,7 @@ pub(super) fn guests(call: &mut Call<'_>) -> Result<Reply, Reply> {
             "tenant": guests.tenant,
             "vaultHost": guests.vault_host,
             "secretName": guests.secret_name,
+            "withheldSecretName": guests.withheld_secret_name,
             "secret": { "clientId": guests.secret_client, "clientSecret": guests.secret },
             "certificate": {
                 "clientId": guests.certificate_client,

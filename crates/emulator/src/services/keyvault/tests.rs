@@ -10,6 +10,8 @@ use crate::seed::tests::{NOW, nine, plan, seeded, token};
 use crate::testing::{Probe, body};
 
 const VAULT: &str = "https://platform-kv.vault.azure.net";
+/// The vault of the guests.
+const GUEST_VAULT: &str = "https://guests-demo-abcde.vault.azure.net";
 const AUDIENCE: &str = "https://vault.azure.net";
 const VERSION: &str = "api-version=7.4";
 
@@ -34,10 +36,12 @@ impl Visit {
         {
             let state = &mut *visit.probe.engine.state();
             let object = state.world.directory.by_client(visit.guest).unwrap().object_id;
-            let vault = state.world.vaults.at_host("platform-kv.vault.azure.net").unwrap();
-            let assignment = crate::authorization::RoleAssignment {
+            let vaults = ["platform-kv.vault.azure.net", "guests-demo-abcde.vault.azure.net"];
+            let scopes =
+                vaults.map(|host| state.world.vaults.at_host(host).unwrap().resource_id.clone());
+            let assignments = scopes.map(|scope| crate::authorization::RoleAssignment {
                 name: state.ids.uuid(),
-                scope: vault.resource_id.clone(),
+                scope,
                 role: lanyard_vocabulary::RoleDefinitionId(uuid::uuid!(
                     "00482a5a-887f-4fb3-b363-3b7fe8e74483"
                 )),
@@ -45,8 +49,10 @@ impl Visit {
                 principal_type: "ServicePrincipal".to_owned(),
                 description: None,
                 created_on: NOW,
-            };
-            state.world.authorization.assign(assignment).unwrap();
+            });
+            for assignment in assignments {
+                state.world.authorization.assign(assignment).unwrap();
+            }
         }
         visit
     }
@@ -150,8 +156,13 @@ fn the_node_reads_every_credential_and_nothing_else() {
         let slashed = format!("{}/", path_of(component));
         assert_eq!(body(&visit.get(visit.reader, &slashed)), bundle);
     }
-    for path in ["/secrets", "/secrets/guest-secret", "/keys/guest-certificate"] {
-        let found = codes(&visit.get(visit.reader, path));
+    for (vault, path) in [
+        (VAULT, "/secrets"),
+        (VAULT, "/secrets/unknown"),
+        (GUEST_VAULT, "/secrets/guest-secret"),
+        (GUEST_VAULT, "/keys/guest-certificate"),
+    ] {
+        let found = codes(&visit.ask_at(vault, visit.reader, "GET", path, ""));
         assert_eq!(found, refused(403, "Forbidden", "ForbiddenByRbac"), "{path}");
     }
 }
@@ -312,7 +323,7 @@ fn lists_come_in_pages_that_lead_to_each_other() {
         let Some(link) = page["nextLink"].as_str() else { break };
         next = link.strip_prefix(VAULT).unwrap().replace(&format!("{VERSION}&"), "");
     }
-    assert_eq!(names.len(), 12, "nine credentials and three secrets of the guests: {names:?}");
+    assert_eq!(names.len(), 9, "{names:?}");
     let mut sorted = names.clone();
     sorted.sort();
     sorted.dedup();
@@ -323,27 +334,38 @@ fn lists_come_in_pages_that_lead_to_each_other() {
 fn a_certificate_has_its_key_and_its_secret_beside_it() {
     let visit = Visit::new();
     let name = "guest-certificate";
-    let certificate = body(&visit.get(visit.guest, &format!("/certificates/{name}/")));
+    let read = |path: &str| body(&visit.ask_at(GUEST_VAULT, visit.guest, "GET", path, ""));
+    let certificate = read(&format!("/certificates/{name}/"));
     let at = |field: &str| certificate[field].as_str().unwrap().to_owned();
-    let secret = body(&visit.get(visit.guest, at("sid").strip_prefix(VAULT).unwrap()));
-    let key = body(&visit.get(visit.guest, at("kid").strip_prefix(VAULT).unwrap()));
+    let secret = read(at("sid").strip_prefix(GUEST_VAULT).unwrap());
+    let key = read(at("kid").strip_prefix(GUEST_VAULT).unwrap());
     assert_eq!(secret["contentType"], "application/x-pkcs12");
     assert_eq!(secret["kid"], certificate["kid"]);
     assert_eq!((&secret["managed"], &key["managed"]), (&json!(true), &json!(true)));
     assert_eq!(key["key"]["kid"], certificate["kid"]);
     assert!(!at("cer").is_empty() && !at("x5t").is_empty());
     assert_eq!(certificate["policy"]["secret_props"]["contentType"], "application/x-pkcs12");
-    let pem = body(&visit.get(visit.guest, "/secrets/guest-certificate-pem"));
+    let pem = read("/secrets/guest-certificate-pem");
     assert_eq!(pem["contentType"], "application/x-pem-file");
     assert!(pem["value"].as_str().unwrap().starts_with("-----BEGIN PRIVATE KEY-----"));
     let administrator = Visit::as_administrator();
-    let put = administrator.ask(
+    let put = administrator.ask_at(
+        GUEST_VAULT,
         administrator.guest,
         "PUT",
         &format!("/secrets/{name}"),
         r#"{"value":"x"}"#,
     );
     assert_eq!(codes(&put), refused(403, "Forbidden", "ObjectIsManaged"));
+}
+
+#[test]
+fn a_guest_reads_the_secret_of_the_guests_and_not_the_one_beside_it() {
+    let visit = Visit::new();
+    let ask = |path: &str| visit.ask_at(GUEST_VAULT, visit.guest, "GET", path, "");
+    assert_eq!(body(&ask("/secrets/guest-secret"))["value"], "for guests");
+    let found = codes(&ask("/secrets/withheld-secret"));
+    assert_eq!(found, refused(403, "Forbidden", "ForbiddenByRbac"));
 }
 
 #[test]
