@@ -97,6 +97,13 @@ pub struct ControlPlaneIdentity {
     pub encoding: ObjectEncoding,
 }
 
+impl ControlPlaneIdentity {
+    /// Whether both have their credential in one secret; a vault ignores the case of names.
+    pub(crate) fn shares_secret(&self, other: &Self) -> bool {
+        self.secret_name.as_str().eq_ignore_ascii_case(other.secret_name.as_str())
+    }
+}
+
 /// `dataPlane`. A text that is no client id is reported and left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataPlaneIdentities {

@@ -59,6 +59,13 @@ pub fn validate(wire: &HostedCluster) -> Result<Validated, Problems> {
     let placement = placement::placement(&mut checker, &azure, health_probe(wire));
     let authentication = authentication::authentication(&mut checker, &azure, &spec);
     let encryption = encryption::encryption(&mut checker, &spec);
+    let (encryption, kms) = encryption.unzip();
+    let authentication = authentication.map(|mut authentication| {
+        authentication.identities.extend(kms);
+        identity::check_shared_secrets(&mut checker, &authentication.identities);
+        identity::lint_shared_client_ids(&mut checker, &authentication.identities);
+        authentication
+    });
     if checker.problems.has_errors() {
         return Err(checker.problems);
     }
@@ -67,10 +74,6 @@ pub fn validate(wire: &HostedCluster) -> Result<Validated, Problems> {
     else {
         return Err(checker.problems);
     };
-    let (encryption, kms) = encryption.unzip();
-    let mut identities = authentication.identities;
-    identities.extend(kms);
-    identity::lint_shared_secrets(&mut checker, &identities);
     let base_domain = spec.dns.and_then(|dns| dns.base_domain).filter(|domain| !domain.is_empty());
     let hosted_cluster = ValidatedHostedCluster {
         namespace,
@@ -80,7 +83,7 @@ pub fn validate(wire: &HostedCluster) -> Result<Validated, Problems> {
         issuer_url,
         azure,
         vault: authentication.vault,
-        identities,
+        identities: authentication.identities,
         data_plane: authentication.data_plane,
         encryption,
     };

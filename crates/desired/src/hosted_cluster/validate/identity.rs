@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lanyard_api::hosted_cluster::ManagedIdentity;
 use lanyard_api::reads_as_text;
-use lanyard_vocabulary::{Component, ObjectEncoding, SecretName};
+use lanyard_vocabulary::{ClientId, Component, ObjectEncoding, SecretName};
 
 use super::schema::{Checker, is_uuid};
 use crate::hosted_cluster::ControlPlaneIdentity;
@@ -60,25 +60,64 @@ fn secret_name(checker: &mut Checker, field: &str, wire: &ManagedIdentity) -> Op
     name
 }
 
-/// Two identities with one secret are one identity. A vault ignores the case of names.
-pub(super) fn lint_shared_secrets(
+/// A secret holds one credential of one identity, in one encoding. Components may share it, and
+/// then they are one identity; a vault ignores the case of names.
+pub(super) fn check_shared_secrets(
     checker: &mut Checker,
     identities: &BTreeMap<Component, ControlPlaneIdentity>,
 ) {
-    let mut seen: BTreeMap<String, Component> = BTreeMap::new();
+    let mut seen: BTreeMap<String, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
     for (component, identity) in identities {
         let name = identity.secret_name.as_str().to_ascii_lowercase();
-        if let Some(other) = seen.get(&name) {
-            checker.problems.lint(
-                format!("{}.credentialsSecretName", component.field_path()),
+        let (other, first) = *seen.entry(name).or_insert((*component, identity));
+        if other == *component {
+            continue;
+        }
+        let (field, secret) = (component.field_path(), &identity.secret_name);
+        if identity.encoding != first.encoding {
+            checker.problems.error_with_hint(
+                format!("{field}.objectEncoding"),
                 format!(
-                    "`{}` is the secret of `{other}` too, so the two are one identity",
-                    identity.secret_name
+                    "`{secret}` is the secret of `{other}` too, which reads it in another encoding"
                 ),
+                "write how the secret is stored, or give every component a secret of its own",
+            );
+        }
+        let mut named = identities.values().filter(|it| it.shares_secret(identity));
+        let owner = named.find_map(|it| it.client_id);
+        let field = format!("{field}.credentialsSecretName");
+        if identity.client_id.is_some() && identity.client_id != owner {
+            checker.problems.error_with_hint(
+                field,
+                format!("shared credentialsSecretName: `{secret}` is the secret of `{other}` too, which has another clientID"),
                 "give every component a secret of its own",
             );
         } else {
-            seen.insert(name, *component);
+            checker.problems.lint(
+                field,
+                format!("`{secret}` is the secret of `{other}` too, so the two are one identity"),
+                "give every component a secret of its own",
+            );
+        }
+    }
+}
+
+/// Credentials of one identity in several secrets work, as test environments have it, where one
+/// application stands for all of them; but then nothing keeps the rights of components apart.
+pub(super) fn lint_shared_client_ids(
+    checker: &mut Checker,
+    identities: &BTreeMap<Component, ControlPlaneIdentity>,
+) {
+    let mut seen: BTreeMap<ClientId, (Component, &ControlPlaneIdentity)> = BTreeMap::new();
+    for (component, identity) in identities {
+        let Some(client_id) = identity.client_id else { continue };
+        let (other, first) = *seen.entry(client_id).or_insert((*component, identity));
+        if other != *component && !identity.shares_secret(first) {
+            checker.problems.lint(
+                format!("{}.clientID", component.field_path()),
+                format!("duplicate clientID: `{client_id}` is the identity of `{other}` too"),
+                "give every component an identity of its own",
+            );
         }
     }
 }

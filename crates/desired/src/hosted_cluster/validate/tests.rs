@@ -134,9 +134,9 @@ fn what_the_schema_lacks_is_a_lint() {
             "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.managedIdentitiesKeyVault.tenantID",
         ),
         (
-            at(CONTROL_PLANE, "file/credentialsSecretName"),
-            json!("HARBOUR-DISK"),
-            "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.file.credentialsSecretName",
+            at(CONTROL_PLANE, "file/clientID"),
+            example().pointer(&at(CONTROL_PLANE, "disk/clientID")).cloned().unwrap(),
+            "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.file.clientID",
         ),
         (
             at(CONTROL_PLANE, "imageRegistry"),
@@ -164,6 +164,40 @@ fn what_the_schema_lacks_is_a_lint() {
             assert!(lint.hint.is_some(), "{lint}");
         }
     }
+}
+
+#[test]
+fn components_with_one_secret_have_to_be_one_identity() {
+    let of_disk = |field: &str| {
+        example().pointer(&at(CONTROL_PLANE, &format!("disk/{field}"))).cloned().unwrap()
+    };
+    let file = |field: &str, value: Value| (at(CONTROL_PLANE, &format!("file/{field}")), value);
+    let field = |name: &str| {
+        format!(
+            "spec.platform.azure.azureAuthenticationConfig.managedIdentities.controlPlane.file.{name}"
+        )
+    };
+    let secret = file("credentialsSecretName", json!("HARBOUR-DISK"));
+    let encoding = file("objectEncoding", of_disk("objectEncoding"));
+    let fields = |changes: &[(String, Value)]| {
+        let found = problems(changes).into_iter();
+        found.map(|problem| (problem.severity, problem.field)).collect::<Vec<_>>()
+    };
+    let shared = field("credentialsSecretName");
+    assert_eq!(
+        fields(&[secret.clone(), encoding.clone()]),
+        [(Severity::Error, shared.clone())],
+        "two client ids"
+    );
+    for client_id in [of_disk("clientID"), Value::Null] {
+        let changes = [secret.clone(), encoding.clone(), file("clientID", client_id)];
+        assert_eq!(fields(&changes), [(Severity::Lint, shared.clone())]);
+    }
+    let other = if encoding.1 == json!("hex") { "base64" } else { "hex" };
+    let changes =
+        [secret, file("clientID", of_disk("clientID")), file("objectEncoding", json!(other))];
+    let expected = [(Severity::Error, field("objectEncoding")), (Severity::Lint, shared)];
+    assert_eq!(fields(&changes), expected);
 }
 
 #[test]
