@@ -11,8 +11,8 @@ import (
 
 const (
 	manyScopes    = 1000
-	sampleTime    = time.Millisecond
-	cachedSamples = 400
+	sampleTime    = 200 * time.Microsecond
+	cachedSamples = 2000
 	crowdRounds   = 300
 	crowdTime     = 2 * time.Millisecond
 )

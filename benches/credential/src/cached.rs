@@ -11,9 +11,9 @@ use crate::measurement::{Measurement, median, number};
 use crate::service::Answer;
 
 /// Rounds in which every racer runs once, so that a disturbance of the machine hits all alike.
-const ROUNDS: usize = 400;
-/// Calls of one racer in one round: about a millisecond.
-const CALLS: usize = 5_000;
+const ROUNDS: usize = 2_000;
+/// Calls of one racer in one round: so few that most rounds pass without losing the processor.
+const CALLS: usize = 1_000;
 const MANY: usize = 1_000;
 
 /// Code that is timed, with the metric that it is timed for.
