@@ -179,7 +179,9 @@ impl Loader {
             Event::Read(Err(error)) => self.on_failure(error, now),
             Event::Parsed(Ok(candidate)) => self.on_candidate(*candidate, now),
             Event::Parsed(Err(error)) => {
-                let hash = self.parsing.take().filter(|_| is_final(&error));
+                // With nothing to keep, every failure is final, the same one again included.
+                let remembered = self.current.is_some() && is_final(&error);
+                let hash = self.parsing.take().filter(|_| remembered);
                 self.unusable = hash.map(|hash| (hash, LoadFailure::of(&error, now)));
                 self.on_failure(error, now)
             }
