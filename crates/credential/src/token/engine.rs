@@ -1,8 +1,8 @@
 //! The engine: hands out cached tokens, and has each missing one fetched once.
 
+mod slots;
 mod status;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use self::slots::{Slot, Slots};
 use self::status::Status;
 use super::error::{RetryClass, TokenError};
 use super::lifetime::jitter;
@@ -42,18 +43,6 @@ struct Shared<S> {
     table: ArcSwap<TokenTable>,
     slots: Mutex<Slots>,
     status: Mutex<Status>,
-}
-
-/// What is under way or has failed, by key.
-#[derive(Default)]
-struct Slots {
-    flights: u64,
-    by_key: HashMap<TokenKey, Slot>,
-}
-
-enum Slot {
-    InFlight { number: u64, outcome: watch::Receiver<Option<Outcome>> },
-    Failed { until: Duration, error: TokenError, streak: u32 },
 }
 
 type Outcome = Result<Arc<CachedToken>, TokenError>;
@@ -364,29 +353,6 @@ impl<S: TokenSource> Shared<S> {
     }
 }
 
-impl Slots {
-    /// Clears the slot that `flight` holds; false if it no longer holds it.
-    fn vacate(&mut self, flight: &Flight) -> bool {
-        let held = matches!(
-            self.by_key.get(&flight.key),
-            Some(Slot::InFlight { number, .. }) if *number == flight.number
-        );
-        if held {
-            self.by_key.remove(&flight.key);
-        }
-        held
-    }
-
-    fn prune(&mut self, now: Duration) {
-        if self.by_key.len() > MANY_SLOTS {
-            self.by_key.retain(|_, slot| match slot {
-                Slot::InFlight { .. } => true,
-                Slot::Failed { until, .. } => now < *until,
-            });
-        }
-    }
-}
-
 impl<S: TokenSource> fmt::Debug for TokenEngine<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tokens = self.shared.table.load().iter().count();
@@ -406,8 +372,6 @@ const FIRST_MEMORY: Duration = Duration::from_secs(1);
 const LONGEST_MEMORY: Duration = Duration::from_secs(30);
 /// How far the memory of a failure moves, as a part of itself.
 const MEMORY_JITTER: f64 = 0.25;
-/// Above this many slots, failures that nobody asks about any more are cleared away.
-const MANY_SLOTS: usize = 1_024;
 
 #[cfg(test)]
 mod tests;
