@@ -1,5 +1,6 @@
 //! Where the cases run: on a local Azure, or on a real subscription.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -41,8 +42,9 @@ const SCOPE: &str = "https://management.azure.com/.default";
 pub(crate) enum GroundError {
     #[error(transparent)]
     LocalAzure(#[from] LocalAzureError),
-    #[error("could not write {}", path.display())]
-    Write {
+    #[error("could not {action} {}", path.display())]
+    File {
+        action: &'static str,
         path: PathBuf,
         #[source]
         source: std::io::Error,
@@ -117,8 +119,8 @@ struct FederatedGuest {
     client_id: String,
 }
 
-impl std::fmt::Debug for SecretGuest {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for SecretGuest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("SecretGuest")
             .field("client_id", &self.client_id)
@@ -126,8 +128,8 @@ impl std::fmt::Debug for SecretGuest {
     }
 }
 
-impl std::fmt::Debug for CertificateGuest {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for CertificateGuest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("CertificateGuest")
             .field("client_id", &self.client_id)
@@ -251,8 +253,11 @@ impl Ground {
         match self {
             Self::Local(local) => {
                 let path = local.azure.ca_file();
-                let roots = fs::read(path)
-                    .map_err(|source| GroundError::Write { path: path.to_path_buf(), source })?;
+                let roots = fs::read(path).map_err(|source| GroundError::File {
+                    action: "write",
+                    path: path.to_path_buf(),
+                    source,
+                })?;
                 let proxy = Some(local.azure.proxy().to_owned());
                 Ok(Upstream { proxy, roots: Some(roots) })
             }
@@ -274,6 +279,9 @@ pub(crate) fn intercepted(proxy: &str, roots: &Path) -> Environment {
 }
 
 fn write(path: &Path, content: &str) -> Result<(), GroundError> {
-    fs::write(path, content)
-        .map_err(|source| GroundError::Write { path: path.to_path_buf(), source })
+    fs::write(path, content).map_err(|source| GroundError::File {
+        action: "write",
+        path: path.to_path_buf(),
+        source,
+    })
 }

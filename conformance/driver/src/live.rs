@@ -1,6 +1,7 @@
 //! A real subscription, described by the environment.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use thiserror::Error;
 
@@ -51,8 +52,8 @@ impl LiveError {
 /// A subscription; credentials stay where the environment has them until a client needs them.
 pub(crate) struct Live(BTreeMap<String, String>);
 
-impl std::fmt::Debug for Live {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Live {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Live(***)")
     }
 }

@@ -68,6 +68,8 @@ pub(crate) enum ProgramError {
         #[source]
         source: std::io::Error,
     },
+    #[error("the inputs could not be written as JSON")]
+    Inputs(#[source] serde_json::Error),
     #[error("the client ended with {status}: {message}")]
     Failed { status: String, message: String },
     #[error("the client answered something that is no JSON object: {answer}")]
@@ -107,10 +109,7 @@ impl Program {
         let start = |source| ProgramError::Start { program: self.path.clone(), source };
         let mut child = command.spawn().map_err(start)?;
         if let Some(mut stdin) = child.stdin.take() {
-            let inputs = serde_json::to_vec(inputs).map_err(|source| ProgramError::Answer {
-                answer: "the inputs".to_owned(),
-                source,
-            })?;
+            let inputs = serde_json::to_vec(inputs).map_err(ProgramError::Inputs)?;
             // A program that ended before it read says why by its status.
             stdin.write_all(&inputs).unwrap_or_default();
         }
