@@ -100,13 +100,19 @@ pub(crate) fn run_counted(command: &mut Command) -> Result<Tally, TaskError> {
 }
 
 /// Passes every line on and adds up the closing lines among them.
-fn count(output: impl BufRead, mut pass_on: impl FnMut(&str)) -> Tally {
+///
+/// A test may print anything: what is no UTF-8 is shown as well as it can be. Stopping to read
+/// would break the pipe, and fail every test program after it.
+fn count(mut output: impl BufRead, mut pass_on: impl FnMut(&str)) -> Tally {
     let mut tally = Tally::default();
-    for line in output.lines().map_while(Result::ok) {
-        if let Some(counts) = Tally::parse_closing_line(&line) {
+    let mut line = Vec::new();
+    while output.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        let text = String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(&line));
+        if let Some(counts) = Tally::parse_closing_line(&text) {
             tally += counts;
         }
-        pass_on(&line);
+        pass_on(&text);
+        line.clear();
     }
     tally
 }
@@ -173,6 +179,14 @@ mod tests {
         let tally = count(output.as_bytes(), |line| lines.push(line.to_owned()));
         assert_eq!(tally, Tally { passed: 5, failed: 1 });
         assert_eq!(lines.join("\n") + "\n", output);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_not_end_the_count() {
+        let output = b"\xff\xfe\ntest result: ok. 2 passed; 0 failed;";
+        let mut lines = 0;
+        let tally = count(output.as_slice(), |_| lines += 1);
+        assert_eq!((tally.passed, lines), (2, 2));
     }
 
     #[test]
