@@ -53,10 +53,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs `lanyard credential check` inside a local Azure, on a credential that its vault holds.
-fn check_inside(script: &str) -> Output {
-    // `up` mounts nine good credentials and takes them away again, so the file is copied while
-    // the same world still stands: one shell inside one local Azure.
+/// Runs a shell script inside a local Azure of its own.
+fn shell_inside(script: &str) -> Output {
     lanyard().args(["azure", "run", "--", "sh", "-c", script]).output().unwrap()
 }
 
@@ -72,7 +70,7 @@ fn the_exit_code_of_the_inner_command_is_ours() {
 #[test]
 fn a_command_inside_sees_the_exports_and_its_requests_are_in_the_ledger() {
     let script = r"env | grep -c -E '^(HTTPS_PROXY|SSL_CERT_FILE|REQUESTS_CA_BUNDLE)='";
-    let output = check_inside(script);
+    let output = shell_inside(script);
     assert_eq!(text(&output.stdout).trim(), "3");
     assert!(text(&output.stderr).contains("no request reached the local Azure"));
 }
@@ -93,6 +91,36 @@ fn the_world_survives_a_kill_and_the_exports_lead_to_it() {
 
     let second = Serving::start(state.path());
     assert_eq!(std::fs::read_to_string(second.text("ca_file")).unwrap(), ca);
+    drop(second);
+
+    let other = state.path().join("other.yaml");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/hostedcluster.yaml");
+    let text = std::fs::read_to_string(example).unwrap();
+    std::fs::write(&other, text.replace("location: westeurope", "location: eastus")).unwrap();
+    let refused = lanyard()
+        .args(["azure", "serve", "--listen", "127.0.0.1:0", "--state"])
+        .arg(state.path())
+        .arg("-f")
+        .arg(other)
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "another world than the one on disk");
+}
+
+#[test]
+fn a_shell_inside_finds_its_tenant_and_reaches_entra_through_the_proxy() {
+    // The names of the control API's answer are picked with a shell: no client of ours takes part.
+    let script = r#"
+        guests=$(curl -sS -H 'x-lanyard-control: 1' "$LANYARD_AZURE_CONTROL/guests")
+        value() { printf '%s' "$guests" | tr ',{}' '\n' | grep "\"$1\":" | head -n 1 | sed 's/.*: *"\(.*\)"/\1/'; }
+        tenant=$(value tenant)
+        curl -sS -o /dev/null -w '%{http_code}' \
+            "https://login.microsoftonline.com/$tenant/v2.0/.well-known/openid-configuration"
+    "#;
+    let output = shell_inside(script);
+    assert_eq!(text(&output.stdout), "200", "{}", text(&output.stderr));
+    let ledger = text(&output.stderr);
+    assert!(ledger.contains("login.microsoftonline.com"), "{ledger}");
 }
 
 #[test]

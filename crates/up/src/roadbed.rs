@@ -58,6 +58,15 @@ pub enum RoadError {
 }
 
 impl RoadError {
+    /// Whether the HostedCluster or the fault asks for what cannot be.
+    pub const fn is_invalid_input(&self) -> bool {
+        match self {
+            Self::Cloud(_) => true,
+            Self::Azure(error) => error.is_invalid_plan(),
+            _ => false,
+        }
+    }
+
     /// What to do next.
     pub fn hint(&self) -> &'static str {
         match self {

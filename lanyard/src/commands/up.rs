@@ -136,6 +136,11 @@ async fn stay_up(
 }
 
 fn explain(error: RoadError) -> CommandError {
-    let hint = error.hint();
-    CommandError::unavailable("the road cannot be built").because(&error).hint(hint)
+    let message = "the road cannot be built";
+    let refused = if error.is_invalid_input() {
+        CommandError::invalid(message)
+    } else {
+        CommandError::unavailable(message)
+    };
+    refused.because(&error).hint(error.hint())
 }

@@ -29,13 +29,20 @@ pub(super) async fn start(start: &Start<'_>) -> Result<Emulator, CommandError> {
     let mut builder = Emulator::builder()
         .clock(SystemClock::shared())
         .listen(start.listen)
-        .allow_remote(start.allow_remote)
-        .seed(plan);
+        .allow_remote(start.allow_remote);
+    // A world on disk is taken as it is, unless the person names the cluster that it must fit.
+    builder = if start.file.is_some() { builder.seed(plan) } else { builder.seed_if_new(plan) };
     if let Some(directory) = start.state {
         builder = builder.state_dir(directory);
     }
     builder.start().await.map_err(|error| {
-        let refused = CommandError::unavailable("the local Azure did not start").because(&error);
+        let message = "the local Azure did not start";
+        let refused = if error.is_invalid_plan() {
+            CommandError::invalid(message)
+        } else {
+            CommandError::unavailable(message)
+        };
+        let refused = refused.because(&error);
         match error.hint() {
             Some(hint) => refused.hint(hint),
             None => refused,
