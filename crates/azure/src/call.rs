@@ -5,13 +5,17 @@ use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
+use azure_core::http::headers::{HeaderName, Headers};
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
+use azure_core::time::parse_rfc7231;
+use jiff::Timestamp;
+use lanyard_credential::reply;
 use lanyard_vocabulary::Cloud;
 use lanyard_vocabulary::cloud::Endpoints;
 use serde::Deserialize;
 
 use crate::authorize::Authorize;
-use crate::paced::{CoolingError, retry_after};
+use crate::paced::CoolingError;
 use crate::transport::Transport;
 
 /// Makes requests for one identity and one audience.
@@ -254,9 +258,6 @@ struct InnerError {
     code: String,
 }
 
-/// A gateway may answer with a page of HTML; a person needs its beginning only.
-const LONGEST_EXCERPT: usize = 300;
-
 fn read_reply(target: &str, response: &RawResponse) -> Result<Reply, CallError> {
     let status: u16 = response.status().into();
     let bytes: &[u8] = response.body();
@@ -274,24 +275,33 @@ fn read_reply(target: &str, response: &RawResponse) -> Result<Reply, CallError> 
     let inner = detail.inner.map(|inner| inner.code).filter(|code| !code.is_empty());
     let outer = Some(detail.code).filter(|code| !code.is_empty());
     let code = inner.or(outer).unwrap_or_else(|| "(no code)".to_owned());
+    let code = reply::excerpt_text(&code);
     let message = if detail.message.is_empty() {
-        String::from_utf8_lossy(bytes).chars().take(LONGEST_EXCERPT).collect()
+        reply::excerpt(bytes)
     } else {
-        detail.message
+        reply::excerpt_text(&detail.message)
     };
     Err(match status {
         401 => CallError::Unauthorized { target, code, message },
         403 => CallError::Forbidden { target, code, message },
         404 => CallError::NotFound { target, code, message },
-        429 => CallError::Throttled { target, pause: retry_after(response.headers()) },
+        429 => CallError::Throttled { target, pause: pause(response.headers()) },
         _ => CallError::Refused { target, status, code, message },
     })
+}
+
+/// The pause that the service asks for. A date is measured against the reply's own `Date`.
+fn pause(headers: &Headers) -> Option<Duration> {
+    let date = headers.get_optional_str(&HeaderName::from_static("date"));
+    let now = date
+        .and_then(|date| parse_rfc7231(date).ok())
+        .and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
+    reply::retry_after(headers, now.unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use azure_core::http::StatusCode;
-    use azure_core::http::headers::Headers;
 
     use super::*;
 
@@ -338,6 +348,21 @@ mod tests {
             error.to_string(),
             "GET /subscriptions/s: 502 (no code): <html>bad gateway</html>"
         );
+    }
+
+    #[test]
+    fn a_gateway_that_echoes_the_request_gives_no_token_away() {
+        const TOKEN: &str =
+            "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJwbGFudGVkLW1hcmtlciJ9.c2lnbmF0dXJlLXBsYW50ZWQ";
+        let page = format!("<pre>Authorization: Bearer {TOKEN}</pre>");
+        let json = serde_json::json!({"error": {"code": "X", "message": page}}).to_string();
+        for body in [page, json] {
+            let status = StatusCode::from(502);
+            let raw = RawResponse::from_bytes(status, Headers::new(), body);
+            let error = read_reply("/x", &raw).unwrap_err();
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains("eyJ") && !text.contains("c2lnbmF0"), "{text}");
+        }
     }
 
     #[test]

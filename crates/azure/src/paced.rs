@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::error::ErrorKind;
-use azure_core::http::headers::{HeaderName, Headers};
 use azure_core::http::{AsyncRawResponse, HttpClient, Request};
+use jiff::Timestamp;
 use lanyard_clock::SharedClock;
+use lanyard_credential::reply::retry_after;
 use parking_lot::Mutex;
 use tracing::debug;
 
@@ -92,7 +93,7 @@ impl HttpClient for PacedClient {
         loop {
             self.wait_for_turn(&host).await?;
             let result = self.inner.execute_request(request).await;
-            let outcome = outcome_of(&result);
+            let outcome = outcome_of(&result, self.clock.now());
             self.note_cool_down(&host, outcome);
             let Some(pause) = self.retry.pause(attempt, request.method(), outcome, fastrand::f64())
             else {
@@ -105,38 +106,23 @@ impl HttpClient for PacedClient {
     }
 }
 
-fn outcome_of(result: &azure_core::Result<AsyncRawResponse>) -> Try {
+fn outcome_of(result: &azure_core::Result<AsyncRawResponse>, now: Timestamp) -> Try {
     match result {
         Ok(response) => Try::Replied {
             status: response.status().into(),
-            retry_after: retry_after(response.headers()),
+            retry_after: retry_after(response.headers(), now),
         },
         Err(error) if *error.kind() == ErrorKind::Connection => Try::NotSent,
         Err(_) => Try::Broken,
     }
 }
 
-/// The pause a server asks for: milliseconds before seconds, as the Azure SDKs read them. A zero
-/// says nothing.
-pub(crate) fn retry_after(headers: &Headers) -> Option<Duration> {
-    const MILLIS: [HeaderName; 2] =
-        [HeaderName::from_static("retry-after-ms"), HeaderName::from_static("x-ms-retry-after-ms")];
-    let number = |name: &HeaderName| {
-        headers.get_optional_str(name)?.trim().parse::<u64>().ok().filter(|n| *n > 0)
-    };
-    MILLIS
-        .iter()
-        .find_map(number)
-        .map(Duration::from_millis)
-        .or_else(|| number(&HeaderName::from_static("retry-after")).map(Duration::from_secs))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
 
+    use azure_core::http::headers::Headers;
     use azure_core::http::{Method, StatusCode};
-    use jiff::Timestamp;
     use lanyard_clock::{Clock, ManualClock};
 
     use super::*;
@@ -251,23 +237,5 @@ mod tests {
         let error = client.execute_request(&request()).await.unwrap_err();
         assert!(error.to_string().contains("3600s"), "{error}");
         assert_eq!(inner.seen.lock().len(), 1);
-    }
-
-    #[test]
-    fn milliseconds_win_over_seconds_and_zero_says_nothing() {
-        let cases: [(Pairs, Option<u64>); 5] = [
-            (&[], None),
-            (&[("retry-after", "2")], Some(2_000)),
-            (&[("retry-after", "0")], None),
-            (&[("retry-after", "2"), ("retry-after-ms", "50")], Some(50)),
-            (&[("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT")], None),
-        ];
-        for (pairs, expected) in cases {
-            let mut headers = Headers::new();
-            for (name, value) in pairs {
-                headers.insert(*name, *value);
-            }
-            assert_eq!(retry_after(&headers), expected.map(Duration::from_millis), "{pairs:?}");
-        }
     }
 }
