@@ -23,13 +23,11 @@ pub(crate) struct Cli {
     pub(crate) log: LogArgs,
 }
 
-/// The commands.
+/// The commands. Those without a line here are described at their arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Walk the whole road on this machine, on a local Azure
     #[cfg(feature = "emulator")]
     Up(commands::up::Args),
-    /// Print the objects that a HostedCluster asks for
     Render(commands::render::Args),
     /// Look at credentials
     Credential {
@@ -59,7 +57,6 @@ impl Command {
 /// The commands about credentials.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CredentialCommand {
-    /// Say what is in a credential file, and whether it works
     Check(commands::credential::check::Args),
 }
 
@@ -67,11 +64,8 @@ pub(crate) enum CredentialCommand {
 #[cfg(feature = "emulator")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum AzureCommand {
-    /// Serve the local Azure until interrupted
     Serve(commands::azure::serve::Args),
-    /// Print the exports that send other people's clients to the running local Azure
     Env(commands::azure::env::Args),
-    /// Run a command inside a local Azure of its own, and print what it asked for
     Run(commands::azure::run::Args),
 }
 
@@ -84,5 +78,18 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_says_in_its_help_more_than_its_name() {
+        fn visit(command: &clap::Command) {
+            for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help") {
+                let name = inner.get_name();
+                assert!(inner.get_about().is_some(), "{name}");
+                assert!(inner.has_subcommands() || inner.get_long_about().is_some(), "{name}");
+                visit(inner);
+            }
+        }
+        visit(&Cli::command());
     }
 }

@@ -16,7 +16,7 @@ struct StayingUp {
     child: Child,
     stderr: BufReader<ChildStderr>,
     report: Value,
-    control: String,
+    exports: BTreeMap<String, String>,
 }
 
 impl StayingUp {
@@ -40,19 +40,37 @@ impl StayingUp {
             }
         }
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let control = loop {
+        let mut exports = BTreeMap::new();
+        loop {
             let mut line = String::new();
             assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before its exports");
-            if let Some(rest) = line.strip_prefix("export LANYARD_AZURE_CONTROL='http://") {
-                break rest.trim_end().trim_end_matches('\'').to_owned();
+            if line.starts_with("unset ") {
+                break;
             }
-        };
-        Self { child, stderr, report: serde_json::from_str(&document).unwrap(), control }
+            if let Some((name, value)) =
+                line.strip_prefix("export ").and_then(|rest| rest.split_once('='))
+            {
+                exports.insert(name.to_owned(), value.trim_end().trim_matches('\'').to_owned());
+            }
+        }
+        Self { child, stderr, report: serde_json::from_str(&document).unwrap(), exports }
+    }
+
+    /// Runs `lanyard credential check` as another program of this machine would.
+    fn check(&self, file: &Path, call: &str) -> (Option<i32>, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
+            .args(["credential", "check", "--call", call])
+            .arg(file)
+            .envs(&self.exports)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
     }
 
     /// GET of a path of the control API.
     fn control(&self, path: &str) -> Value {
-        let (address, base) = self.control.split_once('/').unwrap();
+        let control = self.exports["LANYARD_AZURE_CONTROL"].trim_start_matches("http://");
+        let (address, base) = control.split_once('/').unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
         let head = format!(
             "GET /{base}/{path} HTTP/1.1\r\nhost: {address}\r\nx-lanyard-control: 1\r\nconnection: close\r\n\r\n"
@@ -132,6 +150,38 @@ fn the_ledger_shows_each_hop_over_tls_and_one_token_of_the_vault_reader() {
 
     let (code, _) = up.terminate();
     assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = StayingUp::start(directory.path());
+    let file = directory
+        .path()
+        .join("azure-cloud-controller-manager/cloud-provider-cert/harbour-cloud-provider");
+    let group = "https://management.azure.com/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups";
+    let network = "providers/Microsoft.Network";
+
+    let balancer = "harbour-harbour-7kq2m";
+    let granted =
+        format!("{group}/{balancer}/{network}/loadBalancers/harbour-7kq2m?api-version=2023-11-01");
+    let (code, report) = up.check(&file, &granted);
+    assert_eq!(code, Some(0), "{report}");
+    for expected in ["client_id", "RSA 2048 bits", "expires", "renew after", "200", "good"] {
+        assert!(report.contains(expected), "{expected} is not in\n{report}");
+    }
+    assert!(!report.contains("PRIVATE") && !report.contains("LS0t"), "{report}");
+
+    let vnet = "harbour-vnet-harbour-7kq2m";
+    let refused = format!(
+        "{group}/{vnet}/{network}/virtualNetworks/harbour-harbour-7kq2m?api-version=2023-11-01"
+    );
+    let (code, report) = up.check(&file, &refused);
+    assert_eq!(code, Some(1), "{report}");
+    assert!(report.contains("AuthorizationFailed"), "{report}");
+    assert!(report.contains("Microsoft.Network/virtualNetworks/read"), "{report}");
+    assert!(report.contains("hint: assign a role"), "{report}");
+    assert_eq!(up.terminate().0, Some(0));
 }
 
 #[test]
