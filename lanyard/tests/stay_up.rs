@@ -84,11 +84,25 @@ impl StayingUp {
 
     /// Asks for the end as a supervisor would, and waits for it.
     fn terminate(mut self) -> (Option<i32>, String) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.ask_to_end();
         let mut rest = String::new();
         self.stderr.read_to_string(&mut rest).unwrap();
         (self.child.wait().unwrap().code(), rest)
+    }
+
+    fn ask_to_end(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+}
+
+/// A test that fails leaves no process and no mount behind either.
+impl Drop for StayingUp {
+    fn drop(&mut self) {
+        if self.child.try_wait().unwrap().is_none() {
+            self.ask_to_end();
+            self.child.wait().unwrap();
+        }
     }
 }
 
