@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
-use azure_core::http::headers::{HeaderName, Headers};
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
-use azure_core::time::parse_rfc7231;
-use jiff::Timestamp;
 use lanyard_credential::reply;
 use lanyard_vocabulary::Cloud;
 use lanyard_vocabulary::cloud::Endpoints;
@@ -285,23 +282,17 @@ fn read_reply(target: &str, response: &RawResponse) -> Result<Reply, CallError> 
         401 => CallError::Unauthorized { target, code, message },
         403 => CallError::Forbidden { target, code, message },
         404 => CallError::NotFound { target, code, message },
-        429 => CallError::Throttled { target, pause: pause(response.headers()) },
+        429 => {
+            CallError::Throttled { target, pause: reply::retry_after_as_told(response.headers()) }
+        }
         _ => CallError::Refused { target, status, code, message },
     })
-}
-
-/// The pause that the service asks for. A date is measured against the reply's own `Date`.
-fn pause(headers: &Headers) -> Option<Duration> {
-    let date = headers.get_optional_str(&HeaderName::from_static("date"));
-    let now = date
-        .and_then(|date| parse_rfc7231(date).ok())
-        .and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
-    reply::retry_after(headers, now.unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use azure_core::http::StatusCode;
+    use azure_core::http::headers::Headers;
 
     use super::*;
 

@@ -32,6 +32,15 @@ pub fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
+/// [`retry_after`] by the clock of the service: a date is measured against the `Date` of the same
+/// reply, so that nobody's clock has to be right. Without one a date says nothing.
+pub fn retry_after_as_told(headers: &Headers) -> Option<Duration> {
+    let told = text(headers, &HeaderName::from_static("date"))
+        .and_then(|date| parse_rfc7231(date).ok())
+        .and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
+    retry_after(headers, told.unwrap_or(Timestamp::MAX))
+}
+
 fn text<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a str> {
     headers.get_optional_str(name).map(str::trim)
 }

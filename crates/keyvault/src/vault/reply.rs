@@ -1,12 +1,7 @@
 //! What a failed request tells.
 
-use std::time::Duration;
-
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
-use azure_core::http::headers::{HeaderName, Headers};
-use azure_core::time::parse_rfc7231;
-use jiff::Timestamp;
 use lanyard_azure::CoolingError;
 use lanyard_credential::reply;
 use serde::Deserialize;
@@ -40,7 +35,8 @@ pub(crate) fn vault_error(error: azure_core::Error) -> VaultError {
 
 fn refusal(status: u16, response: Option<&RawResponse>) -> VaultError {
     let reply = reply_of(status, response);
-    let retry_after = || response.and_then(|response| retry_after(response.headers()));
+    let retry_after =
+        || response.and_then(|response| reply::retry_after_as_told(response.headers()));
     let is_disabled = reply.inner_code.as_ref().is_some_and(|code| code.ends_with("Disabled"));
     match status {
         401 => VaultError::Unauthorized(reply),
@@ -77,14 +73,4 @@ fn reply_of(status: u16, response: Option<&RawResponse>) -> VaultReply {
         // A proxy may answer with a page of its own, whose beginning says whose it is.
         message: detail.message.map_or_else(|| reply::excerpt(body), shown),
     }
-}
-
-/// The pause that the vault asks for. A date is measured against the time that the same reply
-/// tells, so that nobody's clock has to be right; without one it says nothing.
-fn retry_after(headers: &Headers) -> Option<Duration> {
-    let told = headers
-        .get_optional_str(&HeaderName::from_static("date"))
-        .and_then(|date| parse_rfc7231(date).ok());
-    let now = told.and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
-    reply::retry_after(headers, now.unwrap_or(Timestamp::MAX))
 }
