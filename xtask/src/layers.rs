@@ -33,12 +33,13 @@ enum Layer {
     Outside = 7,
 }
 
-const LAYERS: [(&str, Layer); 20] = [
+const LAYERS: [(&str, Layer); 21] = [
     ("lanyard-clock", Layer::Words),
     ("lanyard-vocabulary", Layer::Words),
     ("lanyard-credential", Layer::Subjects),
     ("lanyard-api", Layer::Subjects),
     ("lanyard-telemetry", Layer::Subjects),
+    ("lanyard-grpc", Layer::Subjects),
     ("lanyard-emulator", Layer::Subjects),
     ("lanyard-desired", Layer::Decisions),
     ("lanyard-azure", Layer::Decisions),

@@ -39,6 +39,7 @@ mod files;
 mod history;
 mod pem;
 mod pkcs12;
+mod pod;
 mod public_key;
 mod secret_bytes;
 mod separate;
@@ -56,6 +57,7 @@ pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
 pub use lanyard_credential::RetryClass;
 pub use pkcs12::PfxError;
+pub use pod::{Pod, Proofs, PublishSecrets, ServiceAccountToken, ServiceAccountTokens};
 pub use public_key::{Curve, PublicJwk, PublicKeyError};
 pub use secret_bytes::SecretBytes;
 pub use source::{

@@ -6,6 +6,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
+use lanyard_vocabulary::OutcomeCode;
 
 /// The source of each SecretProviderClass that a volume names.
 #[async_trait]
@@ -26,15 +27,29 @@ pub enum ClassError {
         /// The name that was looked for.
         name: String,
     },
+    /// The source did not answer.
+    #[error("could not look for SecretProviderClass {namespace}/{name}: {problem}")]
+    Unavailable {
+        /// The namespace that was to be looked in.
+        namespace: String,
+        /// The name that was to be looked for.
+        name: String,
+        /// What came back.
+        problem: String,
+    },
 }
 
 impl ClassError {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
+        self.code().hint()
+    }
+
+    /// The stable code.
+    pub const fn code(&self) -> OutcomeCode {
         match self {
-            Self::NotFound { .. } => {
-                "create the class, or correct `secretProviderClass` of the pod's volume"
-            }
+            Self::NotFound { .. } => OutcomeCode::SecretProviderClassNotFound,
+            Self::Unavailable { .. } => OutcomeCode::ClassSourceUnavailable,
         }
     }
 }

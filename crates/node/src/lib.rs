@@ -27,8 +27,11 @@ mod generation;
 mod links;
 mod mount;
 mod mount_table;
+mod order;
 mod path;
 mod payload;
+mod provider;
+mod reporter;
 mod volume;
 
 pub use classes::{ClassError, ClassSource, MemoryClasses};
@@ -36,6 +39,13 @@ pub use directory::{DiskError, Operation};
 pub use error::PublishError;
 pub use generation::{Generation, ParseGenerationError, SCRUB_GRACE};
 pub use mount::{Mount, MountError, MountOperation};
+pub use order::MountOrder;
 pub use path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
 pub use payload::{FileEntry, PayloadProblem};
+pub use provider::{
+    FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stamps, Urgency,
+};
+pub use reporter::{
+    NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,
+};
 pub use volume::{Changed, Published, Scrubbed, Volume};

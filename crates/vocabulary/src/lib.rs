@@ -13,6 +13,7 @@ pub mod component;
 pub mod encoding;
 pub mod hop;
 pub mod identifier;
+pub mod outcome_code;
 pub mod role;
 
 pub use arm::{ArmResourceId, ParseArmResourceIdError};
@@ -23,4 +24,5 @@ pub use hop::{Hop, Outcome};
 pub use identifier::{
     ClientId, InfraId, ParseIdentifierError, SecretName, SubscriptionId, TenantId, VaultName,
 };
+pub use outcome_code::{Healing, OutcomeCode, OutcomeText};
 pub use role::{RoleDefinitionId, Scope};

@@ -1,0 +1,75 @@
+//! Who reads: a pod, with what the kubelet handed over on its behalf.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::secret_bytes::SecretBytes;
+
+/// A pod, as the kubelet names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pod {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `spec.serviceAccountName`; empty where the caller did not say it.
+    pub service_account: String,
+}
+
+impl fmt::Display for Pod {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What a pod brings to prove who it is. Never printed.
+#[derive(Debug, Clone, Default)]
+pub struct Proofs {
+    /// `csi.storage.k8s.io/serviceAccount.tokens`, by audience.
+    pub tokens: ServiceAccountTokens,
+    /// The content of `nodePublishSecretRef`.
+    pub secrets: PublishSecrets,
+}
+
+/// The ServiceAccount tokens of a pod, by audience.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ServiceAccountTokens(pub BTreeMap<String, ServiceAccountToken>);
+
+/// A ServiceAccount token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServiceAccountToken {
+    /// The token.
+    pub token: Arc<SecretBytes>,
+    /// When it expires.
+    pub expires: Timestamp,
+}
+
+/// The content of `nodePublishSecretRef`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct PublishSecrets(pub BTreeMap<String, Arc<SecretBytes>>);
+
+impl fmt::Debug for ServiceAccountTokens {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_map().entries(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for ServiceAccountToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ServiceAccountToken")
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PublishSecrets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
+    }
+}

@@ -1,0 +1,140 @@
+//! Who fills volumes: the seam between publishing and the providers.
+//!
+//! The Key Vault provider is in this process; any other is asked over its socket, with the
+//! protocol of the Secrets Store CSI driver. The publisher does not know which it talks to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lanyard_api::SecretProviderClass;
+use lanyard_keyvault::{Pod, Proofs, RetryClass, SecretBytes};
+use lanyard_vocabulary::{Healing, OutcomeCode};
+
+use crate::path::FilePath;
+
+/// Fills volumes.
+#[async_trait]
+pub trait Provider: fmt::Debug + Send + Sync {
+    /// What the volume of this request shall hold.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`] that says what was tried, what came back and what to do next.
+    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal>;
+}
+
+/// What a provider is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct FillRequest<'a> {
+    /// The class of the volume.
+    pub class: &'a SecretProviderClass,
+    /// Whose volume it is.
+    pub pod: &'a Pod,
+    /// The volume's attributes as the kubelet gave them, without tokens.
+    pub attributes: &'a BTreeMap<String, String>,
+    /// What the pod brings to prove who it is.
+    pub proofs: &'a Proofs,
+    /// Where the volume is; other people's providers are told.
+    pub target: &'a str,
+    /// What waits for the answer.
+    pub urgency: Urgency,
+    /// What the volume holds now; empty at the first publish.
+    pub mounted: &'a [ObjectVersion],
+}
+
+/// What waits for the answer of a provider. A pod that starts outranks a rotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Urgency {
+    /// A pod cannot start without it.
+    Mount,
+    /// Somebody asked for it: the force-refresh annotation. Nothing cached is good enough.
+    Refresh,
+    /// The volume is mounted; it is time to look again.
+    Rotation,
+}
+
+/// The version of an object in a volume, as the pod status lists it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectVersion {
+    /// The id: of Key Vault `<type>/<name>`, and `/<place>` in a history.
+    pub id: String,
+    /// The version.
+    pub version: String,
+}
+
+/// What a volume shall hold: all of it.
+#[derive(Debug)]
+pub struct Filling {
+    /// The files.
+    pub files: Vec<FilledFile>,
+    /// The versions of the objects, sorted by id, each id once.
+    pub versions: Vec<ObjectVersion>,
+    /// What is known about the times of each object, by id. Other people's providers know none.
+    pub stamps: BTreeMap<String, Stamps>,
+    /// Where the vault could not be read and the node's cache answered: since when it could not.
+    pub stale_since: Option<Timestamp>,
+}
+
+/// A file of a volume.
+#[derive(Debug)]
+pub struct FilledFile {
+    /// Where in the volume.
+    pub path: FilePath,
+    /// The permission bits; nothing leaves the choice to the publisher (0644, or 0640 for the
+    /// pod's group).
+    pub mode: Option<u32>,
+    /// The bytes.
+    pub content: SecretBytes,
+    /// The id of the object that it was made from, where the provider says it.
+    pub object: Option<String>,
+}
+
+/// The times of an object, from the vault's attributes and tags and from a credential document;
+/// never the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stamps {
+    /// When the version was created in the vault.
+    pub created: Option<Timestamp>,
+    /// When what it holds begins to be valid.
+    pub not_before: Option<Timestamp>,
+    /// When what it holds ends to be valid.
+    pub not_after: Option<Timestamp>,
+    /// From when on a newer one is to be expected.
+    pub renew_after: Option<Timestamp>,
+    /// Whether the content is a credential: only then is an older one refused.
+    pub is_credential: bool,
+}
+
+/// A volume was not filled.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The stable code.
+    pub code: OutcomeCode,
+    /// What was tried and what came back, causes included; no secrets.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+    /// Whether and when the same request may succeed.
+    pub retry: RetryClass,
+}
+
+impl Refusal {
+    /// A refusal with the hint and the retry class of its code.
+    pub fn new(code: OutcomeCode, message: impl Into<String>) -> Self {
+        let retry = match code.healing() {
+            Healing::Never => RetryClass::Invalid,
+            Healing::ByItself => RetryClass::Transient,
+        };
+        Self { code, message: message.into(), hint: code.hint().to_owned(), retry }
+    }
+
+    /// The same with a better hint.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+}

@@ -1,0 +1,142 @@
+//! Who is told what became of a volume: the seam between publishing and the Kubernetes API.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lanyard_keyvault::Pod;
+use lanyard_vocabulary::{Hop, OutcomeCode};
+use serde::{Deserialize, Serialize};
+
+use crate::provider::ObjectVersion;
+
+/// Is told what became of volumes. The Kubernetes API in a cluster; nobody where there is none.
+#[async_trait]
+pub trait Reporter: fmt::Debug + Send + Sync {
+    /// Makes the pod status of a mounted volume say what it holds and how it is. Equal reports
+    /// cost no write.
+    ///
+    /// # Errors
+    ///
+    /// Where the status could not be written; the volume stays as it is.
+    async fn report(&self, report: &VolumeReport) -> Result<(), ReportError>;
+
+    /// Tells the people who look at the pod. Never waits for the API and never fails: what cannot
+    /// be told is logged.
+    fn tell(&self, notice: Notice);
+
+    /// The volume is gone.
+    fn forget(&self, target: &std::path::Path);
+}
+
+/// How a mounted volume is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VolumeReport {
+    /// Whose it is.
+    pub pod: Pod,
+    /// Its class.
+    pub class_name: String,
+    /// Where it is mounted.
+    pub target: PathBuf,
+    /// What it holds, sorted by id.
+    pub objects: Vec<ObjectVersion>,
+    /// What the operator and the doctor read.
+    pub facts: VolumeFacts,
+}
+
+/// What the node knows about a volume: the annotation `lanyard.dev/volume-facts` of the pod
+/// status, as JSON. What is absent is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeFacts {
+    /// The last hop that is known to be good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_good_hop: Option<String>,
+    /// The code of what is wrong, while something is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
+    /// Since when it is wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// What is known about each object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectFacts>,
+}
+
+/// What the node knows about one object of a volume; never the value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectFacts {
+    /// The id, as in the status.
+    pub id: String,
+    /// The version that is mounted.
+    pub version: String,
+    /// When what it holds begins to be valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// When what it holds ends to be valid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<Timestamp>,
+    /// From when on a newer one is to be expected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew_after: Option<Timestamp>,
+}
+
+/// Something that people who look at a pod should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Whose volume it is about.
+    pub pod: Pod,
+    /// What happened.
+    pub kind: NoticeKind,
+    /// What was tried, what came back and what to do next; no secrets.
+    pub message: String,
+}
+
+/// What a notice is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NoticeKind {
+    /// The volume holds something newer now.
+    MountRotationComplete,
+    /// Something is wrong, at this hop and of this code.
+    Failed(OutcomeCode),
+    /// It was wrong, with this code, and is good again.
+    Recovered(OutcomeCode),
+}
+
+impl NoticeKind {
+    /// The hop that a failure is about.
+    pub const fn hop(self) -> Option<Hop> {
+        match self {
+            Self::Failed(code) | Self::Recovered(code) => Some(code.hop()),
+            Self::MountRotationComplete => None,
+        }
+    }
+}
+
+/// The status of a volume could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("could not write the pod status: {message}")]
+pub struct ReportError {
+    /// What came back.
+    pub message: String,
+}
+
+/// Tells nobody: for a node without a Kubernetes API.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoReporter;
+
+#[async_trait]
+impl Reporter for NoReporter {
+    async fn report(&self, _report: &VolumeReport) -> Result<(), ReportError> {
+        Ok(())
+    }
+
+    fn tell(&self, notice: Notice) {
+        tracing::info!(pod = %notice.pod, kind = ?notice.kind, "{}", notice.message);
+    }
+
+    fn forget(&self, _target: &std::path::Path) {}
+}

@@ -1,0 +1,1 @@
+//! Metrics, liveness and readiness of long-running commands.
