@@ -75,7 +75,7 @@ outcome_codes! {
         "correct the fields that the message names";
     ClassSourceUnavailable, "ClassSourceUnavailable", SecretProviderClass, ByItself,
         "The Kubernetes API did not answer the question for the SecretProviderClass.",
-        "see the health of the Kubernetes API and the RBAC of the node plugin's ServiceAccount";
+        "see the health of the Kubernetes API and the RBAC of the node plugin's service account";
     InvalidRequest, "InvalidRequest", Volume, Never,
         "The request for the volume is not one that can be served.",
         "correct the volume of the pod: `readOnly: true`, `volumeAttributes.secretProviderClass`";
@@ -104,7 +104,7 @@ outcome_codes! {
         "The provider's answer is not one that can be mounted.",
         "see the provider's version; `--max-call-recv-msg-size` bounds the size of an answer";
     TokenNotFound, "ServiceAccountTokenNotFound", ImdsToken, Never,
-        "The kubelet gave no ServiceAccount token for the audience that the identity needs.",
+        "The kubelet gave no service account token for the audience that the identity needs.",
         "set `tokenRequests` of the CSIDriver object to the audience that the message names";
     CredentialsNotFound, "NodePublishSecretRefNotFound", ImdsToken, Never,
         "The class uses a service principal, and the volume brings no client id and secret.",
@@ -150,7 +150,7 @@ outcome_codes! {
         "if the roll-back is meant, annotate the class with `lanyard.dev/accept-older`";
     StatusNotWritten, "StatusNotWritten", File, ByItself,
         "The volume is mounted, and its status could not be written to the Kubernetes API.",
-        "see the health of the Kubernetes API and the RBAC of the node plugin's ServiceAccount";
+        "see the health of the Kubernetes API and the RBAC of the node plugin's service account";
     SecretNotSynced, "FailedToCreateSecret", File, ByItself,
         "The volume is mounted, and a Kubernetes Secret could not be kept in step with it.",
         "see the message; the synchronization of Secrets needs `syncSecret.enabled` of the chart";
