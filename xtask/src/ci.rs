@@ -1,5 +1,6 @@
 //! `cargo xtask ci`: everything that must hold, stage by stage, with the seconds of each.
 
+use crate::codegen;
 use crate::conformance::{self, Suite};
 use crate::deny;
 use crate::failure::TaskError;
@@ -61,6 +62,7 @@ fn stages() -> Vec<Stage> {
     let mut stages = vec![
         stage("test", test::run),
         one("format", format),
+        one("codegen", codegen::check),
         one("clippy", clippy),
         one("layers", |house| layers::check(house).map(drop)),
         one("tidy", |house| tidy::check(house).map(drop)),

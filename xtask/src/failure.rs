@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use thiserror::Error;
 
+use crate::codegen::CodegenError;
+
 /// A task that did not reach its goal.
 #[derive(Debug, Error)]
 pub(crate) enum TaskError {
@@ -34,6 +36,8 @@ pub(crate) enum TaskError {
         #[source]
         source: serde_json::Error,
     },
+    #[error(transparent)]
+    Codegen(#[from] CodegenError),
     #[error("no {what} is called `{name}`; there are: {known}")]
     Unknown { what: &'static str, name: String, known: String },
     #[error("{failed} of {total} stages failed: {names}")]

@@ -6,6 +6,7 @@
 
 mod bench;
 mod ci;
+mod codegen;
 mod conformance;
 mod deny;
 mod failure;
@@ -44,6 +45,8 @@ enum Task {
     Layers,
     /// Check file lengths, names and other habits that no lint sees
     Tidy,
+    /// Generate the Rust of the .proto files
+    Codegen(codegen::Arguments),
     /// Run one suite of other people's clients, or all of them
     Conformance(conformance::Arguments),
     /// Measure ourselves beside our peers
@@ -71,6 +74,7 @@ fn run(task: &Task, house: &House) -> Result<(), TaskError> {
         Task::Ci(arguments) => ci::run(house, arguments),
         Task::Layers => layers::check(house).map(drop),
         Task::Tidy => tidy::check(house).map(drop),
+        Task::Codegen(arguments) => codegen::run(house, arguments),
         Task::Conformance(arguments) => conformance::run(house, arguments).map(drop),
         Task::Bench(arguments) => bench::run(house, arguments),
         Task::Tools(arguments) => tools::run(house, arguments),

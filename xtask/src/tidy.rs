@@ -13,9 +13,9 @@ const LONGEST_FILE: usize = 600;
 /// Module names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 5] = ["utils", "util", "common", "helpers", "misc"];
 
-/// Directories that are built, installed or kept by tools.
-const NOT_OURS: [&str; 7] =
-    [".git", "target", ".venv", "node_modules", "__pycache__", "artifacts", "corpus"];
+/// Directories that are built, installed, generated or kept by tools.
+const NOT_OURS: [&str; 8] =
+    [".git", "target", ".venv", "node_modules", "__pycache__", "artifacts", "corpus", "generated"];
 
 /// Files that people wrote.
 const TEXT: [&str; 9] = ["rs", "toml", "md", "yaml", "yml", "json", "py", "go", "sh"];

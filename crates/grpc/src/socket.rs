@@ -1,0 +1,119 @@
+//! Sockets that belong to one user from their birth on, and clients of such sockets.
+//!
+//! Trust on a node is by file permissions: whoever can open a socket may use it. A
+//! [`PrivateSocket`] therefore has mode 0600 before anybody can see it, whatever the umask, and
+//! appears under its name only when it listens already.
+
+mod error;
+mod file;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper_util::rt::TokioIo;
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tokio::net::{UnixListener, UnixStream};
+use tokio_stream::Stream;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+use self::error::Operation;
+pub use self::error::SocketError;
+use self::file::Place;
+pub use self::file::SocketFile;
+
+/// The longest path of a unix socket, in bytes (unix(7): `sun_path` without its final zero).
+pub const MAX_SOCKET_PATH: usize = 107;
+
+/// A listening unix socket that only its owner can open.
+#[derive(Debug)]
+pub struct PrivateSocket {
+    listener: UnixListener,
+    file: SocketFile,
+}
+
+impl PrivateSocket {
+    /// Binds and listens. What a dead process left at `path` is replaced.
+    ///
+    /// # Errors
+    ///
+    /// Where the path is too long for a socket, where somebody listens there already, where
+    /// something other than a socket is there, and where a system call fails. Needs a tokio
+    /// runtime.
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        let length = path.as_os_str().len();
+        if length > MAX_SOCKET_PATH {
+            return Err(SocketError::TooLong { path: path.to_owned(), length });
+        }
+        let place = Place::open(path)?;
+        place.refuse_occupied()?;
+        let listener = listening(&place)?;
+        let file = place.reveal()?;
+        Ok(Self { listener, file })
+    }
+
+    /// The connections, and the name in the file system. The name goes when it is dropped, and
+    /// the connections go on without it.
+    pub fn split(self) -> (Incoming, SocketFile) {
+        (Incoming(self.listener), self.file)
+    }
+}
+
+/// The connections to a [`PrivateSocket`], as a stream for a server.
+#[derive(Debug)]
+pub struct Incoming(UnixListener);
+
+impl Stream for Incoming {
+    type Item = io::Result<UnixStream>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_accept(context).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+    }
+}
+
+/// A client's channel to the socket at `path`, with the authority `localhost` that kubelet,
+/// drivers and providers send.
+///
+/// It connects at its first call, and again after the server went away; a call that finds nobody
+/// fails with `UNAVAILABLE`.
+pub fn connect(path: &Path) -> Channel {
+    let path: Arc<Path> = path.into();
+    let connector = service_fn(move |_| {
+        let path = Arc::clone(&path);
+        async move { UnixStream::connect(&*path).await.map(TokioIo::new) }
+    });
+    Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
+}
+
+/// A socket under the hidden name of its place.
+fn listening(place: &Place) -> Result<UnixListener, SocketError> {
+    let socket = private_socket().map_err(|error| place.failure(Operation::Make, error))?;
+    place.sweep()?;
+    let bind = || {
+        let address = SocketAddrUnix::new(place.hidden_path())?;
+        rustix::net::bind(&socket, &address)?;
+        rustix::net::listen(&socket, BACKLOG)
+    };
+    bind().map_err(|error| place.failure(Operation::Bind, error.into()))?;
+    UnixListener::from_std(StdListener::from(socket))
+        .map_err(|error| place.failure(Operation::Bind, error))
+}
+
+/// On Linux the file of a socket gets the mode that the socket had when it was bound.
+fn private_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    Ok(socket)
+}
+
+/// How many connections may wait: a kubelet that publishes for many pods at once opens one each.
+const BACKLOG: i32 = 1024;

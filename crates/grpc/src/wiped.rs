@@ -1,0 +1,29 @@
+//! Messages that carry secrets are wiped when they are dropped.
+//!
+//! The buffers of the transport below them are not: this shortens the life of what lies in the
+//! open, and ends it for what was decoded.
+
+use zeroize::Zeroize;
+
+use crate::csi::NodePublishVolumeRequest;
+use crate::provider::{File, MountRequest};
+
+impl Drop for NodePublishVolumeRequest {
+    fn drop(&mut self) {
+        self.secrets.values_mut().for_each(Zeroize::zeroize);
+        self.volume_context.values_mut().for_each(Zeroize::zeroize);
+    }
+}
+
+impl Drop for MountRequest {
+    fn drop(&mut self) {
+        self.attributes.zeroize();
+        self.secrets.zeroize();
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        self.contents.zeroize();
+    }
+}
