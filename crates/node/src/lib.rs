@@ -24,6 +24,7 @@ mod directory;
 mod error;
 mod fuse;
 mod generation;
+pub mod guard;
 mod links;
 mod mount;
 mod mount_table;
@@ -32,6 +33,7 @@ mod path;
 mod payload;
 mod provider;
 mod reporter;
+pub mod rotation;
 mod volume;
 
 pub use classes::{ClassError, ClassSource, MemoryClasses};

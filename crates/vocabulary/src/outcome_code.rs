@@ -124,6 +124,9 @@ outcome_codes! {
     ObjectDisabled, "ObjectDisabled", VaultRead, Never,
         "The version of the object is disabled.",
         "enable the version, or name another one in objectVersion";
+    ObjectExpired, "ObjectExpired", VaultRead, ByItself,
+        "The mounted version of the object has expired, and the vault has no newer one.",
+        "renew the object in the vault, or see why what renews it is late; the volume follows by itself";
     VaultForbidden, "VaultForbidden", VaultRead, Never,
         "The vault does not let the identity read the object.",
         "assign `Key Vault Secrets User` at the narrowest scope, and see the vault's network rules";

@@ -1,0 +1,44 @@
+//! When a mounted volume is looked at again.
+//!
+//! Each volume has a [`VolumeClock`]; [`decide`] says from it, from what is known about the times
+//! of its objects and from the wishes of its class whether a look is due. It is asked by the
+//! kubelet's republish and by our own [`Rotator`], so that rotation works with and without
+//! `requiresRepublish`, and neither asks the vault more often than the interval says.
+//!
+//! | moment | wait until the next look |
+//! |---|---|
+//! | all is well | the interval `I` |
+//! | near `renew_after` or `not_after` of an object | an eighth of the distance to it, between the floor `F` and `I` |
+//! | past `not_after` | `F` |
+//! | the annotation [`ClassWishes::REFRESH`] changed | up to 5 s, spread over the volumes |
+//! | failures, the n-th in a row | `10 s · 2^(n-1)` (`F · 2^(n-1)` where it does not heal by itself), at most `I` |
+//! | the service asked for a pause | at least that pause |
+//! | after a restart | as before it, spread over a tenth of `I`, at most 30 s |
+//!
+//! `F` is `max(I/4, 30 s)`, and never more than `I`. A wait is varied by up to a tenth to both
+//! sides, one after a failure by up to a fifth upwards. The variation comes from a digest of the
+//! volume and of the time of its last look, so that the nodes of a fleet drift apart and every
+//! decision can be repeated. No two looks at a volume are closer than 10 s (`0.9·F` where that is
+//! less). In health no content is staler than `1.1·I`.
+//!
+//! Times are wall times, because they survive the process in the volume's marker. A clock that
+//! was set back makes a volume due once.
+
+mod backoff;
+mod cadence;
+mod decision;
+mod draw;
+mod interval;
+mod proof_state;
+mod rotator;
+mod volume_clock;
+mod wishes;
+
+pub use decision::{Decision, Look, Reason, decide};
+pub use interval::{IntervalBounds, IntervalProblem, ParseIntervalError, PollInterval};
+pub use proof_state::{ProofState, proof_state};
+pub use rotator::{RotatingVolume, Rotator, RotatorSettings, Volumes};
+pub use volume_clock::{CheckRecord, VolumeClock};
+pub use wishes::{
+    AnnotationProblem, ClassWishes, OlderVersion, ParseOlderVersionError, RefreshWish,
+};

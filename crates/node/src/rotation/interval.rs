@@ -1,0 +1,266 @@
+//! How often a volume is looked at.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The longest time between two looks at a healthy volume, jitter apart.
+///
+/// Written as Go writes a duration (`time.ParseDuration`), as the flag `--rotation-poll-interval`
+/// of the Secrets Store CSI driver is: `2m`, `1h30m`, `90s`, `1.5h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PollInterval(Duration);
+
+impl PollInterval {
+    /// The default of the Secrets Store CSI driver.
+    pub const DEFAULT: Self = Self(Duration::from_mins(2));
+
+    /// The time.
+    pub const fn duration(self) -> Duration {
+        self.0
+    }
+
+    /// Reads an interval that somebody may choose within `bounds` only.
+    pub fn parse_within(text: &str, bounds: IntervalBounds) -> Result<Self, ParseIntervalError> {
+        let refused = |problem| ParseIntervalError { text: text.to_owned(), problem };
+        let duration =
+            parse_go_duration(text.trim()).ok_or_else(|| refused(IntervalProblem::Malformed))?;
+        let IntervalBounds { least, most } = bounds;
+        if duration < least.0 {
+            return Err(refused(IntervalProblem::TooShort { least }));
+        }
+        if duration > most.0 {
+            return Err(refused(IntervalProblem::TooLong { most }));
+        }
+        Ok(Self(duration))
+    }
+}
+
+impl Default for PollInterval {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl FromStr for PollInterval {
+    type Err = ParseIntervalError;
+
+    /// Reads an interval of the node's owner, who may choose more freely than the author of a
+    /// class: from a second to a week.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse_within(text, IntervalBounds::OWNER)
+    }
+}
+
+impl TryFrom<String> for PollInterval {
+    type Error = ParseIntervalError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<PollInterval> for String {
+    fn from(interval: PollInterval) -> Self {
+        interval.to_string()
+    }
+}
+
+impl fmt::Display for PollInterval {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.subsec_nanos() == 0 {
+            write!(formatter, "{}s", self.0.as_secs())
+        } else {
+            write!(formatter, "{}ns", self.0.as_nanos())
+        }
+    }
+}
+
+/// Between which intervals somebody may choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IntervalBounds {
+    /// The shortest one.
+    pub least: PollInterval,
+    /// The longest one.
+    pub most: PollInterval,
+}
+
+impl IntervalBounds {
+    const OWNER: Self = Self {
+        least: PollInterval(Duration::from_secs(1)),
+        most: PollInterval(Duration::from_hours(168)),
+    };
+
+    /// What the author of a class may choose: not so often that one tenant exhausts a vault that
+    /// others use too, nor so rarely that a revoked certificate stays for days.
+    pub const CLASS: Self = Self {
+        least: PollInterval(Duration::from_secs(30)),
+        most: PollInterval(Duration::from_hours(24)),
+    };
+}
+
+impl Default for IntervalBounds {
+    fn default() -> Self {
+        Self::CLASS
+    }
+}
+
+/// A text is not an interval that may be chosen.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} {problem}")]
+pub struct ParseIntervalError {
+    /// The text as it came.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: IntervalProblem,
+}
+
+impl ParseIntervalError {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self.problem {
+            IntervalProblem::Malformed => "write a duration such as `90s`, `5m` or `1h30m`",
+            IntervalProblem::TooShort { .. } => {
+                "choose a longer interval; a single look at once \
+                 is had by changing the annotation `lanyard.dev/refresh`"
+            }
+            IntervalProblem::TooLong { .. } => "choose a shorter interval",
+        }
+    }
+}
+
+/// What is wrong with an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IntervalProblem {
+    /// It is not of Go's form.
+    Malformed,
+    /// It is shorter than it may be.
+    TooShort {
+        /// The shortest one.
+        least: PollInterval,
+    },
+    /// It is longer than it may be.
+    TooLong {
+        /// The longest one.
+        most: PollInterval,
+    },
+}
+
+impl fmt::Display for IntervalProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => formatter.write_str("is not a duration"),
+            Self::TooShort { least } => write!(formatter, "is shorter than {least}"),
+            Self::TooLong { most } => write!(formatter, "is longer than {most}"),
+        }
+    }
+}
+
+/// Go's grammar without the sign: one or more of decimal number and unit; `0` needs no unit.
+fn parse_go_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let mut rest = text;
+    let mut nanos: u128 = 0;
+    while !rest.is_empty() {
+        let number = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (amount, after) = rest.split_at(number);
+        let unit_length = after
+            .find(|letter: char| letter.is_ascii_digit() || letter == '.')
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(unit_length);
+        nanos = nanos.checked_add(parse_amount(amount, unit_of(unit)?)?)?;
+        rest = after;
+    }
+    (!text.is_empty()).then(|| u64::try_from(nanos).ok().map(Duration::from_nanos)).flatten()
+}
+
+fn unit_of(name: &str) -> Option<u128> {
+    Some(match name {
+        "ns" => 1,
+        // Both micro signs, as Go takes them.
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    })
+}
+
+/// A decimal number times a unit; digits beyond a nanosecond are dropped.
+fn parse_amount(text: &str, unit: u128) -> Option<u128> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
+        return None;
+    }
+    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
+    let fraction = fraction.get(..fraction.len().min(MAX_FRACTION))?;
+    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let part = digits(fraction)?.checked_mul(unit)? / scale;
+    digits(whole)?.checked_mul(unit)?.checked_add(part)
+}
+
+/// More digits say less than a nanosecond, even of an hour.
+const MAX_FRACTION: usize = 15;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, seconds) in [
+            ("2m", 120.0),
+            ("1h30m", 5_400.0),
+            ("90s", 90.0),
+            ("1.5h", 5_400.0),
+            (".5h", 1_800.0),
+            ("1h0m0s", 3_600.0),
+            ("1500ms", 1.5),
+            (" 5m ", 300.0),
+        ] {
+            let interval: PollInterval = text.parse().unwrap();
+            assert_eq!(interval.duration(), Duration::from_secs_f64(seconds), "{text}");
+        }
+        for text in ["", "5", "m", "5 m", "-5m", "+5m", "1h30", "1..5h", ".s", "5min", "1e3s"] {
+            let error = text.parse::<PollInterval>().unwrap_err();
+            assert_eq!(error.problem, IntervalProblem::Malformed, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_author_of_a_class_is_held_to_tighter_bounds_than_the_owner_of_the_node() {
+        let within = |text| PollInterval::parse_within(text, IntervalBounds::CLASS);
+        for text in ["30s", "24h"] {
+            assert!(within(text).is_ok(), "{text}");
+        }
+        let short = within("29.999s").unwrap_err();
+        assert_eq!(short.to_string(), "\"29.999s\" is shorter than 30s");
+        assert!(short.hint().contains("lanyard.dev/refresh"));
+        let long = within("24h1ns").unwrap_err();
+        assert_eq!(long.to_string(), "\"24h1ns\" is longer than 86400s");
+        assert!("1s".parse::<PollInterval>().is_ok());
+        assert!("0s".parse::<PollInterval>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(nanos in 1_000_000_000_u64..=604_800_000_000_000) {
+            let interval = PollInterval(Duration::from_nanos(nanos));
+            prop_assert_eq!(interval.to_string().parse(), Ok(interval));
+        }
+
+        #[test]
+        fn reading_never_panics(text in "[0-9.hmsnu µ]{0,40}") {
+            let _outcome = text.parse::<PollInterval>();
+        }
+    }
+}
