@@ -124,6 +124,27 @@ impl SecretProviderClass {
     }
 }
 
+impl k8s_openapi::Resource for SecretProviderClass {
+    const API_VERSION: &'static str = Self::API_VERSION;
+    const GROUP: &'static str = "secrets-store.csi.x-k8s.io";
+    const KIND: &'static str = Self::KIND;
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "secretproviderclasses";
+    type Scope = k8s_openapi::NamespaceResourceScope;
+}
+
+impl k8s_openapi::Metadata for SecretProviderClass {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

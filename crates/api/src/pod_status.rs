@@ -1,0 +1,134 @@
+//! `SecretProviderClassPodStatus` of the Secrets Store CSI driver.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What one volume of one pod holds, as the node that mounted it tells it.
+///
+/// API `secrets-store.csi.x-k8s.io/v1`. There is no `spec`, and the status is no subresource. The
+/// schema prunes what it does not know, so everything of ours lies in the annotation
+/// [`SecretProviderClassPodStatus::VOLUME_FACTS`]. Fields that this type does not know are kept as
+/// they came.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretProviderClassPodStatus {
+    /// Always [`SecretProviderClassPodStatus::API_VERSION`] in what lanyard writes.
+    #[serde(default)]
+    pub api_version: String,
+    /// Always [`SecretProviderClassPodStatus::KIND`] in what lanyard writes.
+    #[serde(default)]
+    pub kind: String,
+    /// Name, namespace, the label of the node, the pod as the only owner.
+    #[serde(default)]
+    pub metadata: ObjectMeta,
+    /// What is mounted.
+    #[serde(default)]
+    pub status: PodStatus,
+    /// Fields that this type does not know.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// `status` of a [`SecretProviderClassPodStatus`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatus {
+    /// The pod, in the namespace of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_name: Option<String>,
+    /// The class, in the namespace of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_provider_class_name: Option<String>,
+    /// Where the volume is mounted on the node. Whoever may write the object may write anything
+    /// here: it is never a path to read from or to write to (CVE-2020-8568).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_path: Option<String>,
+    /// Whether it is mounted: true from the first write on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mounted: Option<bool>,
+    /// The objects in the volume, sorted by id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<PodStatusObject>,
+    /// Fields that this type does not know.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+/// An object in a volume.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatusObject {
+    /// The id: of Key Vault `<type>/<name>`, and `/<index>` in a history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Fields that this type does not know.
+    #[serde(flatten)]
+    pub unknown: Map<String, Value>,
+}
+
+impl SecretProviderClassPodStatus {
+    /// `apiVersion`.
+    pub const API_VERSION: &str = "secrets-store.csi.x-k8s.io/v1";
+    /// `kind`.
+    pub const KIND: &str = "SecretProviderClassPodStatus";
+    /// The label with the name of the node, by which each node finds its own.
+    pub const NODE_NAME: &str = "internal.secrets-store.csi.k8s.io/node-name";
+    /// The annotation with what lanyard knows about the volume beyond the status, as JSON.
+    pub const VOLUME_FACTS: &str = "lanyard.dev/volume-facts";
+}
+
+impl k8s_openapi::Resource for SecretProviderClassPodStatus {
+    const API_VERSION: &'static str = Self::API_VERSION;
+    const GROUP: &'static str = "secrets-store.csi.x-k8s.io";
+    const KIND: &'static str = Self::KIND;
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "secretproviderclasspodstatuses";
+    type Scope = k8s_openapi::NamespaceResourceScope;
+}
+
+impl k8s_openapi::Metadata for SecretProviderClassPodStatus {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_fields_survive_a_round_trip() {
+        let text = serde_json::json!({
+            "apiVersion": SecretProviderClassPodStatus::API_VERSION,
+            "kind": SecretProviderClassPodStatus::KIND,
+            "metadata": {"name": "p-n-c", "namespace": "n"},
+            "status": {
+                "podName": "p",
+                "secretProviderClassName": "c",
+                "targetPath": "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/v/mount",
+                "mounted": true,
+                "objects": [{"id": "secret/a", "version": "1", "newer": true}],
+                "later": {"x": [1]},
+            },
+            "future": 1,
+        });
+        let status: SecretProviderClassPodStatus = serde_json::from_value(text.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&status).unwrap(), text);
+    }
+
+    #[test]
+    fn an_empty_object_is_read() {
+        let status: SecretProviderClassPodStatus = serde_json::from_str("{}").unwrap();
+        assert_eq!(status.status, PodStatus::default());
+    }
+}
