@@ -1,4 +1,6 @@
-//! The CustomResourceDefinitions of the chart and the wire types say the same.
+//! The custom resource definitions of the chart and the wire types say the same.
+
+#![cfg(test)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

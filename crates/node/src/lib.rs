@@ -25,6 +25,7 @@ mod error;
 mod fuse;
 mod generation;
 pub mod guard;
+mod kubernetes;
 mod links;
 mod mount;
 mod mount_table;
@@ -40,6 +41,10 @@ pub use classes::{ClassError, ClassSource, MemoryClasses};
 pub use directory::{DiskError, Operation};
 pub use error::PublishError;
 pub use generation::{Generation, ParseGenerationError, SCRUB_GRACE};
+pub use kubernetes::{
+    AccessError, ApiAccess, ApiError, ClassChange, EventQueue, KubeClasses, KubeClassesSettings,
+    KubeReporter, KubeReporterSettings, KubernetesApi,
+};
 pub use mount::{Mount, MountError, MountOperation};
 pub use order::MountOrder;
 pub use path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};

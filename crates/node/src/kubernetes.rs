@@ -1,0 +1,21 @@
+//! The node's side of the Kubernetes API: where classes come from and where reports go.
+//!
+//! Nothing here is polled that can be watched, nothing is watched that nobody asked for, and
+//! nothing is written that is already there.
+
+mod access;
+mod call;
+mod classes;
+mod digest;
+mod events;
+mod names;
+mod reporter;
+
+pub use access::{AccessError, ApiAccess};
+pub use call::{ApiError, KubernetesApi};
+pub use classes::{ClassChange, KubeClasses, KubeClassesSettings};
+pub use events::EventQueue;
+pub use reporter::{KubeReporter, KubeReporterSettings};
+
+/// The field manager of what this program applies.
+pub(crate) const FIELD_MANAGER: &str = "lanyard-node";

@@ -1,0 +1,165 @@
+//! How the Kubernetes API is reached.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+/// How the Kubernetes API is reached.
+///
+/// Never through a proxy: the API server of a node is as near as its kubelet's, and the
+/// environment's `HTTPS_PROXY` is meant for Azure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApiAccess {
+    /// As a pod: with the mounted token and CA of its ServiceAccount, which are read again when
+    /// the kubelet renews them.
+    InCluster {
+        /// The name or address of the API server: `KUBERNETES_SERVICE_HOST`.
+        host: String,
+        /// Its port: `KUBERNETES_SERVICE_PORT`.
+        port: u16,
+        /// Where the ServiceAccount is mounted: [`ApiAccess::SERVICE_ACCOUNT`].
+        service_account: PathBuf,
+    },
+    /// As the current context of a kubeconfig file says.
+    Kubeconfig(PathBuf),
+}
+
+impl ApiAccess {
+    /// Where every pod finds its ServiceAccount.
+    pub const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+    /// The client. Nothing is asked yet.
+    pub(crate) async fn client(&self) -> Result<Client, AccessError> {
+        let mut config = match self {
+            Self::InCluster { host, port, service_account } => {
+                in_cluster(host, *port, service_account)?
+            }
+            Self::Kubeconfig(path) => of_kubeconfig(path).await?,
+        };
+        config.proxy_url = None;
+        // Calls have their own deadlines and their own retries, and a watch is silent for minutes.
+        config.read_timeout = None;
+        config.default_retry = false;
+        config.headers.push((
+            http::header::USER_AGENT,
+            http::HeaderValue::from_static(concat!("lanyard-node/", env!("CARGO_PKG_VERSION"))),
+        ));
+        Client::try_from(config).map_err(|source| AccessError::Client { source: Box::new(source) })
+    }
+}
+
+/// There is no way to the Kubernetes API.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AccessError {
+    /// The address is none.
+    #[error("`{address}` is not the address of an API server")]
+    Address {
+        /// The address as it was given.
+        address: String,
+        /// What is wrong with it.
+        #[source]
+        source: http::uri::InvalidUri,
+    },
+    /// The pod has no ServiceAccount token.
+    #[error("there is no ServiceAccount token in {}", path.display())]
+    NoServiceAccount {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The kubeconfig file cannot be used.
+    #[error("could not use the kubeconfig file {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// The settings make no client: a certificate or a key that cannot be read.
+    #[error("could not make a client for the Kubernetes API")]
+    Client {
+        /// What is wrong.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+impl AccessError {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Address { .. } => {
+                "set KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT to the API server"
+            }
+            Self::NoServiceAccount { .. } => {
+                "run as a pod with `automountServiceAccountToken`, or give --kubeconfig"
+            }
+            Self::Kubeconfig { .. } => "try the same file with `kubectl --kubeconfig`",
+            Self::Client { .. } => "see that the CA, certificate and key that are named are PEM",
+        }
+    }
+}
+
+fn in_cluster(host: &str, port: u16, service_account: &Path) -> Result<Config, AccessError> {
+    let token = service_account.join("token");
+    if !token.is_file() {
+        return Err(AccessError::NoServiceAccount { path: service_account.to_owned() });
+    }
+    let address = address_of(host, port);
+    let url = address.parse().map_err(|source| AccessError::Address { address, source })?;
+    let mut config = Config::new(url);
+    config.root_cert_file = Some(service_account.join("ca.crt"));
+    let token_file = Some(token.to_string_lossy().into_owned());
+    config.auth_info = AuthInfo { token_file, ..AuthInfo::default() };
+    Ok(config)
+}
+
+async fn of_kubeconfig(path: &Path) -> Result<Config, AccessError> {
+    let failed =
+        |source| AccessError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    let options = KubeConfigOptions::default();
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+}
+
+fn address_of(host: &str, port: u16) -> String {
+    match host.parse() {
+        Ok(IpAddr::V6(address)) => format!("https://[{address}]:{port}"),
+        _ => format!("https://{host}:{port}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_every_family_become_urls() {
+        assert_eq!(address_of("10.0.0.1", 443), "https://10.0.0.1:443");
+        assert_eq!(address_of("fd00::1", 6443), "https://[fd00::1]:6443");
+        assert_eq!(address_of("api.example", 443), "https://api.example:443");
+    }
+
+    #[tokio::test]
+    async fn a_pod_without_a_service_account_is_told_so() {
+        let directory = tempfile::tempdir().unwrap();
+        let access = ApiAccess::InCluster {
+            host: "10.0.0.1".to_owned(),
+            port: 443,
+            service_account: directory.path().to_owned(),
+        };
+        let error = access.client().await.err().unwrap();
+        assert!(matches!(error, AccessError::NoServiceAccount { .. }), "{error}");
+        assert!(error.hint().contains("--kubeconfig"));
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_there_is_named() {
+        let path = PathBuf::from("/nonexistent/kubeconfig");
+        let error = ApiAccess::Kubeconfig(path).client().await.err().unwrap();
+        assert_eq!(error.to_string(), "could not use the kubeconfig file /nonexistent/kubeconfig");
+    }
+}

@@ -1,0 +1,321 @@
+//! One call to the Kubernetes API: its deadline, its retries, its errors.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use kube::Client;
+use lanyard_clock::SharedClock;
+
+use super::access::{AccessError, ApiAccess};
+
+/// The Kubernetes API as the node uses it. Clones share the connections.
+///
+/// There is no client-side limit of the request rate: the API server's own priority and fairness
+/// says when to wait, and that is obeyed.
+#[derive(Clone)]
+pub struct KubernetesApi {
+    client: Client,
+    clock: SharedClock,
+}
+
+impl KubernetesApi {
+    /// The API that is reached like this. Nothing is asked yet.
+    ///
+    /// # Errors
+    ///
+    /// Where the settings make no client.
+    pub async fn connect(access: &ApiAccess, clock: SharedClock) -> Result<Self, AccessError> {
+        Ok(Self::of_client(access.client().await?, clock))
+    }
+
+    /// The API behind a client. Its own retries, timeouts and rate limits should be off.
+    pub const fn of_client(client: Client, clock: SharedClock) -> Self {
+        Self { client, clock }
+    }
+
+    /// Whether the API answers and takes our credentials: asks for its version.
+    ///
+    /// # Errors
+    ///
+    /// What came back.
+    pub async fn probe(&self) -> Result<(), ApiError> {
+        let version = || self.client.apiserver_version();
+        self.call(Patience::ONE_TRY, "ask for the version of the API", version).await.map(|_| ())
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) const fn clock(&self) -> &SharedClock {
+        &self.clock
+    }
+
+    /// Makes a call, again where another try may help.
+    pub(crate) async fn call<T, F, Fut>(
+        &self,
+        patience: Patience,
+        action: impl fmt::Display,
+        make: F,
+    ) -> Result<T, ApiError>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<T, kube::Error>>,
+    {
+        let mut failures = 0;
+        loop {
+            let error = match self.within(patience.deadline, make()).await {
+                Some(Ok(answer)) => return Ok(answer),
+                Some(Err(error)) => ApiError::of(&error, &action),
+                None => {
+                    let action = action.to_string();
+                    ApiError::TimedOut { action, deadline: patience.deadline }
+                }
+            };
+            failures += 1;
+            if failures >= patience.tries || !error.is_transient() {
+                return Err(error);
+            }
+            let pause = backoff(failures, FIRST_PAUSE, LONGEST_PAUSE, fastrand::f64());
+            let pause = error.retry_after().map_or(pause, |asked| asked.min(LONGEST_PAUSE));
+            self.clock.sleep(pause).await;
+        }
+    }
+
+    /// What a future comes to, if it does in time.
+    pub(crate) async fn within<T>(
+        &self,
+        deadline: Duration,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        match select(std::pin::pin!(future), self.clock.sleep(deadline)).await {
+            Either::Left((answer, _)) => Some(answer),
+            Either::Right(((), _)) => None,
+        }
+    }
+}
+
+impl fmt::Debug for KubernetesApi {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("KubernetesApi").finish_non_exhaustive()
+    }
+}
+
+/// How long a caller waits for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// How long one try may take.
+    pub(crate) deadline: Duration,
+    /// How many tries there are.
+    pub(crate) tries: u32,
+}
+
+impl Patience {
+    /// Where nothing can go on without the answer.
+    pub(crate) const USUAL: Self = Self { deadline: Duration::from_secs(10), tries: 3 };
+    /// Where somebody tries again anyway.
+    pub(crate) const ONE_TRY: Self = Self { deadline: Duration::from_secs(10), tries: 1 };
+    /// Where something good enough is at hand.
+    pub(crate) const LITTLE: Self = Self { deadline: Duration::from_secs(2), tries: 1 };
+}
+
+/// The pause after so many failures: from `first` on, each time twice as long, `longest` at most,
+/// of which `chance` (0 to 1) takes up to a half away, so that nodes that failed together do not
+/// come back together.
+pub(crate) fn backoff(failures: u32, first: Duration, longest: Duration, chance: f64) -> Duration {
+    let doublings = failures.saturating_sub(1).min(16);
+    let pause = first.saturating_mul(1 << doublings).min(longest);
+    pause.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
+}
+
+/// A call to the Kubernetes API failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApiError {
+    /// The API said no.
+    #[error("could not {action}: {message} (HTTP {status}{})", comma(reason))]
+    Refused {
+        /// What was tried.
+        action: String,
+        /// The HTTP status.
+        status: u16,
+        /// The API's word for it, such as `Forbidden`.
+        reason: String,
+        /// What it said.
+        message: String,
+        /// How long it asked to be left alone.
+        retry_after: Option<Duration>,
+    },
+    /// The API was not reached, or the connection broke.
+    #[error("could not {action}: {problem}")]
+    Unreached {
+        /// What was tried.
+        action: String,
+        /// What came back, causes included.
+        problem: String,
+    },
+    /// The answer is not one that can be read.
+    #[error("could not {action}: the answer cannot be read: {problem}")]
+    Unreadable {
+        /// What was tried.
+        action: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The API did not answer in time.
+    #[error("could not {action}: no answer in {} s", deadline.as_secs_f32())]
+    TimedOut {
+        /// What was tried.
+        action: String,
+        /// How long was waited.
+        deadline: Duration,
+    },
+}
+
+impl ApiError {
+    /// What to do next.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Refused { status: 401, .. } => {
+                "see that the token of the node plugin's ServiceAccount is one of this cluster"
+            }
+            Self::Refused { status: 403, .. } => {
+                "see the ClusterRole of the node plugin's ServiceAccount; the chart makes it"
+            }
+            Self::Refused { status: 404, .. } => {
+                "see that the object is there, and that the CRDs of the chart are installed"
+            }
+            Self::Refused { .. } => "see the message, and the health of the Kubernetes API",
+            Self::Unreached { .. } | Self::TimedOut { .. } => {
+                "see the address of the API server and the node's way to it"
+            }
+            Self::Unreadable { .. } => "see that the CRDs are those of the chart",
+        }
+    }
+
+    /// Whether the same call may succeed later with nothing changed.
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
+            Self::Unreached { .. } | Self::TimedOut { .. } => true,
+            Self::Unreadable { .. } => false,
+        }
+    }
+
+    /// Whether there is no such object.
+    pub(crate) const fn is_absence(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, .. })
+    }
+
+    /// Whether the version to go on from is too old to be known.
+    pub(crate) const fn is_expiry(&self) -> bool {
+        matches!(self, Self::Refused { status: 410, .. })
+    }
+
+    const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn of(error: &kube::Error, action: impl fmt::Display) -> Self {
+        let action = action.to_string();
+        match error {
+            kube::Error::Api(status) => Self::of_status(status, action),
+            kube::Error::SerdeError(source) => {
+                // Where and what kind, never the text itself.
+                let problem = format!("{:?}, line {}", source.classify(), source.line());
+                Self::Unreadable { action, problem }
+            }
+            other => Self::Unreached { action, problem: chain_of(other) },
+        }
+    }
+
+    pub(crate) fn of_status(status: &kube::core::Status, action: String) -> Self {
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        Self::Refused {
+            action,
+            status: status.code,
+            reason: status.reason.clone(),
+            message: status.message.clone(),
+            retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
+        }
+    }
+}
+
+fn comma(reason: &str) -> String {
+    if reason.is_empty() { String::new() } else { format!(", {reason}") }
+}
+
+/// An error with its causes. Those of hyper say only the last thing in the last place.
+fn chain_of(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text.push_str(": ");
+            text.push_str(&next);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn refused(code: u16, retry_after_seconds: u32) -> ApiError {
+        let details = serde_json::json!({"retryAfterSeconds": retry_after_seconds});
+        let status = Status {
+            code,
+            reason: "Forbidden".to_owned(),
+            message: "no".to_owned(),
+            details: serde_json::from_value(details).unwrap(),
+            ..Status::default()
+        };
+        ApiError::of(&kube::Error::Api(Box::new(status)), "read x")
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_tried_and_what_came_back() {
+        let error = refused(403, 0);
+        assert_eq!(error.to_string(), "could not read x: no (HTTP 403, Forbidden)");
+        assert!(error.hint().contains("ClusterRole"));
+    }
+
+    #[test]
+    fn only_what_may_heal_by_itself_is_tried_again() {
+        let transient = [408, 429, 500, 502, 503, 504];
+        for code in [400, 401, 403, 404, 409, 410, 422].into_iter().chain(transient) {
+            assert_eq!(refused(code, 0).is_transient(), transient.contains(&code), "{code}");
+        }
+        assert_eq!(refused(429, 7).retry_after(), Some(Duration::from_secs(7)));
+        assert_eq!(refused(429, 0).retry_after(), None);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_not_repeated() {
+        let source = serde_json::from_str::<u8>("\"planted-secret\"").unwrap_err();
+        let error = ApiError::of(&kube::Error::SerdeError(source), "read x");
+        assert!(!error.to_string().contains("planted"), "{error}");
+        assert!(!error.is_transient());
+    }
+
+    #[test]
+    fn pauses_grow_to_a_limit_and_chance_only_shortens_them() {
+        let (first, longest) = (Duration::from_millis(200), Duration::from_secs(5));
+        let pause = |failures, chance| backoff(failures, first, longest, chance).as_millis();
+        assert_eq!([1, 2, 3, 4].map(|n| pause(n, 0.0)), [200, 400, 800, 1600]);
+        assert_eq!([6, 40, u32::MAX].map(|n| pause(n, 0.0)), [5000; 3]);
+        assert_eq!(pause(1, 1.0), 100);
+    }
+}

@@ -1,0 +1,199 @@
+//! SecretProviderClasses of the Kubernetes API: watched per namespace in use, kept per class in
+//! use.
+//!
+//! A cluster may hold many thousand classes, and a node needs a handful. So nothing is listed: a
+//! class is read when a volume first names it, and one watch per namespace tells what becomes of
+//! it. What nobody asked for is dropped as it arrives.
+
+mod follow;
+mod store;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::Api;
+use lanyard_api::SecretProviderClass;
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio::task::AbortHandle;
+
+use self::store::{Answer, ClassStore};
+use super::call::{ApiError, KubernetesApi, Patience};
+use crate::classes::{ClassError, ClassSource};
+
+/// The classes that volumes of this node name.
+///
+/// While the API does not answer, a class that was known before is given as it was last seen; one
+/// that was not is [`ClassError::Unavailable`].
+pub struct KubeClasses {
+    shared: Arc<Shared>,
+}
+
+/// How long classes are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KubeClassesSettings {
+    /// How long after nobody asked for a class any more it is forgotten, and its namespace no
+    /// longer watched when it was the last. Longer than the longest rotation interval, or a class
+    /// is unknown when the API is down at the wrong time.
+    pub idle_after: Duration,
+}
+
+impl Default for KubeClassesSettings {
+    fn default() -> Self {
+        Self { idle_after: Duration::from_hours(6) }
+    }
+}
+
+/// A class that a volume of this node uses was changed, made or removed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClassChange {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl KubeClasses {
+    /// The classes of this API. Nothing is asked yet.
+    pub fn new(api: KubernetesApi, settings: KubeClassesSettings) -> Self {
+        let (changes, _) = broadcast::channel(CHANGES_KEPT);
+        let namespaces = Mutex::new(HashMap::new());
+        Self { shared: Arc::new(Shared { api, settings, changes, namespaces }) }
+    }
+
+    /// Tells from now on which classes changed. A receiver that lags has missed some, and should
+    /// take every class as changed.
+    pub fn changes(&self) -> broadcast::Receiver<ClassChange> {
+        self.shared.changes.subscribe()
+    }
+
+    /// How many namespaces are watched.
+    pub fn watched_namespaces(&self) -> usize {
+        self.shared.namespaces.lock().len()
+    }
+
+    /// What is known of a class, and whether the watch vouches for it. Begins to watch its
+    /// namespace where nobody does.
+    fn ask(&self, namespace: &str, name: &str) -> Answer {
+        let now = self.shared.api.clock().monotonic();
+        let mut namespaces = self.shared.namespaces.lock();
+        if let Some(watched) = namespaces.get_mut(namespace) {
+            return watched.store.ask(name, now);
+        }
+        let mut store = ClassStore::default();
+        let answer = store.ask(name, now);
+        let following = follow::follow(Arc::downgrade(&self.shared), namespace.to_owned());
+        let task = tokio::spawn(following).abort_handle();
+        namespaces.insert(namespace.to_owned(), Watched { store, task });
+        answer
+    }
+}
+
+#[async_trait]
+impl ClassSource for KubeClasses {
+    async fn class(&self, namespace: &str, name: &str) -> Result<SecretProviderClass, ClassError> {
+        let known = match self.ask(namespace, name) {
+            Answer::Current(class) => return Ok(SecretProviderClass::clone(&class)),
+            Answer::LastKnown(class) => Some(class),
+            Answer::Unknown => None,
+        };
+        let patience = if known.is_some() { Patience::LITTLE } else { Patience::USUAL };
+        match self.shared.fetch(patience, namespace, name).await {
+            Ok(Some(class)) => Ok(SecretProviderClass::clone(&class)),
+            Ok(None) => {
+                Err(ClassError::NotFound { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            Err(error) => match known {
+                Some(class) => {
+                    tracing::warn!(namespace, name, %error, "a class is served as last seen");
+                    Ok(SecretProviderClass::clone(&class))
+                }
+                None => Err(ClassError::Unavailable {
+                    namespace: namespace.to_owned(),
+                    name: name.to_owned(),
+                    problem: error.to_string(),
+                }),
+            },
+        }
+    }
+}
+
+impl Drop for KubeClasses {
+    fn drop(&mut self) {
+        for watched in self.shared.namespaces.lock().values() {
+            watched.task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for KubeClasses {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("KubeClasses")
+            .field("watched_namespaces", &self.watched_namespaces())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the askers and the watches share.
+struct Shared {
+    api: KubernetesApi,
+    settings: KubeClassesSettings,
+    changes: broadcast::Sender<ClassChange>,
+    namespaces: Mutex<HashMap<String, Watched>>,
+}
+
+/// A namespace that is watched.
+struct Watched {
+    store: ClassStore,
+    task: AbortHandle,
+}
+
+impl Shared {
+    fn classes(&self, namespace: &str) -> Api<SecretProviderClass> {
+        Api::namespaced(self.api.client().clone(), namespace)
+    }
+
+    /// Reads a class and remembers it.
+    async fn fetch(
+        &self,
+        patience: Patience,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<SecretProviderClass>>, ApiError> {
+        let classes = self.classes(namespace);
+        let action = format!("read SecretProviderClass {namespace}/{name}");
+        match self.api.call(patience, action, || classes.get(name)).await {
+            Ok(class) => {
+                self.change(namespace, |store| store.observe(class));
+                Ok(self.known(namespace, name))
+            }
+            Err(error) if error.is_absence() => {
+                self.change(namespace, |store| store.observe_absence(name, None));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn known(&self, namespace: &str, name: &str) -> Option<Arc<SecretProviderClass>> {
+        self.namespaces.lock().get(namespace)?.store.class(name)
+    }
+
+    /// Changes what is known of a namespace, and tells what class that changed.
+    fn change(&self, namespace: &str, change: impl FnOnce(&mut ClassStore) -> Option<String>) {
+        let mut namespaces = self.namespaces.lock();
+        let changed = namespaces.get_mut(namespace).and_then(|it| change(&mut it.store));
+        drop(namespaces);
+        if let Some(name) = changed {
+            tracing::debug!(namespace, name, "a class changed");
+            // Nobody may be listening.
+            self.changes.send(ClassChange { namespace: namespace.to_owned(), name }).ok();
+        }
+    }
+}
+
+const CHANGES_KEPT: usize = 256;

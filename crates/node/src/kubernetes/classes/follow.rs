@@ -1,0 +1,200 @@
+//! The watch of one namespace.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use lanyard_api::SecretProviderClass;
+
+use super::Shared;
+use crate::kubernetes::call::{ApiError, Patience, backoff};
+
+/// Follows what becomes of the classes of a namespace, until nobody asks for any.
+pub(super) async fn follow(shared: Weak<Shared>, namespace: String) {
+    let mut failures = 0;
+    let mut version = None;
+    loop {
+        let Some(shared) = shared.upgrade() else { return };
+        match shared.follow_once(&namespace, version.take()).await {
+            Ok(Ended::Idle) => return,
+            Ok(Ended::At { version: at, after }) => {
+                failures = 0;
+                version = Some(at);
+                if after < SHORTEST_WATCH {
+                    let sleep = shared.api.clock().sleep(FIRST_PAUSE);
+                    drop(shared);
+                    sleep.await;
+                }
+            }
+            Err(stopped) => {
+                let expired = stopped.error.is_expiry();
+                version = stopped.version.filter(|_| !expired);
+                shared.change(&namespace, |store| {
+                    store.pause();
+                    None
+                });
+                // A version that expired is an ordinary end of a watch.
+                if !expired {
+                    failures += 1;
+                    tracing::warn!(%namespace, error = %stopped.error, "the watch of classes broke");
+                }
+                let pause = backoff(failures.max(1), FIRST_PAUSE, LONGEST_PAUSE, fastrand::f64());
+                let sleep = shared.api.clock().sleep(pause);
+                drop(shared);
+                sleep.await;
+            }
+        }
+    }
+}
+
+/// How a watch came to its end.
+enum Ended {
+    /// Nobody asks for any class of the namespace.
+    Idle,
+    /// As every watch does.
+    At {
+        /// The next one goes on from here.
+        version: String,
+        /// How long it lasted.
+        after: Duration,
+    },
+}
+
+/// A watch that broke, and the version to go on from.
+struct Stopped {
+    version: Option<String>,
+    error: ApiError,
+}
+
+impl Shared {
+    /// Watches from a version on, or from now.
+    async fn follow_once(
+        &self,
+        namespace: &str,
+        version: Option<String>,
+    ) -> Result<Ended, Stopped> {
+        let version = match version {
+            Some(version) => version,
+            None => {
+                self.begin(namespace).await.map_err(|error| Stopped { version: None, error })?
+            }
+        };
+        self.watch(namespace, version).await
+    }
+
+    /// Finds the version to watch from, then reads once more what was read before it.
+    async fn begin(&self, namespace: &str) -> Result<String, ApiError> {
+        let classes = self.classes(namespace);
+        let action = format!("list SecretProviderClasses of {namespace}");
+        // The list is read for its version; one class is the least that can be asked for.
+        let one = ListParams::default().limit(1);
+        let list = self.api.call(Patience::ONE_TRY, action, || classes.list_metadata(&one)).await?;
+        let version = list.metadata.resource_version.unwrap_or_default();
+        let mut asked = Vec::new();
+        self.change(namespace, |store| {
+            asked = store.begin_to_follow();
+            None
+        });
+        for name in asked {
+            self.fetch(Patience::ONE_TRY, namespace, &name).await?;
+        }
+        Ok(version)
+    }
+
+    async fn watch(&self, namespace: &str, mut version: String) -> Result<Ended, Stopped> {
+        let action = || format!("watch SecretProviderClasses of {namespace}");
+        let stopped = |version: &str, error| Stopped { version: Some(version.to_owned()), error };
+        let classes = self.classes(namespace);
+        let parameters = WatchParams::default().timeout(WATCH_SECONDS);
+        let start = || classes.watch(&parameters, &version);
+        let events = self.api.call(Patience::ONE_TRY, action(), start).await;
+        let events = events.map_err(|error| stopped(&version, error))?;
+        let mut events = std::pin::pin!(events.into_stream());
+        self.change(namespace, |store| {
+            store.resume();
+            None
+        });
+        let began = self.api.clock().monotonic();
+        let mut silence = Duration::ZERO;
+        loop {
+            match self.api.within(LOOK_UP, events.next()).await {
+                Some(Some(Ok(event))) => {
+                    silence = Duration::ZERO;
+                    self.take(namespace, event, &mut version, action)?;
+                }
+                Some(Some(Err(error))) => {
+                    return Err(stopped(&version, ApiError::of(&error, action())));
+                }
+                Some(None) => {
+                    let after = self.api.clock().monotonic().saturating_sub(began);
+                    return Ok(Ended::At { version, after });
+                }
+                None => silence += LOOK_UP,
+            }
+            if !self.is_in_use(namespace) {
+                return Ok(Ended::Idle);
+            }
+            // The server ends every watch in time: this one's connection is dead.
+            if silence > LONGEST_SILENCE {
+                let error = ApiError::TimedOut { action: action(), deadline: LONGEST_SILENCE };
+                return Err(stopped(&version, error));
+            }
+        }
+    }
+
+    fn take(
+        &self,
+        namespace: &str,
+        event: WatchEvent<SecretProviderClass>,
+        version: &mut String,
+        action: impl Fn() -> String,
+    ) -> Result<(), Stopped> {
+        let mut go_on_from = |newer: Option<&str>| {
+            if let Some(newer) = newer {
+                newer.clone_into(version);
+            }
+        };
+        match event {
+            WatchEvent::Added(class) | WatchEvent::Modified(class) => {
+                go_on_from(class.metadata.resource_version.as_deref());
+                self.change(namespace, |store| store.observe(class));
+            }
+            WatchEvent::Deleted(class) => {
+                let at = class.metadata.resource_version.as_deref();
+                go_on_from(at);
+                let name = class.metadata.name.as_deref().unwrap_or_default();
+                self.change(namespace, |store| store.observe_absence(name, at));
+            }
+            WatchEvent::Bookmark(bookmark) => go_on_from(Some(&bookmark.metadata.resource_version)),
+            WatchEvent::Error(status) => {
+                let error = ApiError::of_status(&status, action());
+                return Err(Stopped { version: Some(version.clone()), error });
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what nobody asks for, and the namespace with the last of it.
+    fn is_in_use(&self, namespace: &str) -> bool {
+        let now = self.api.clock().monotonic();
+        let mut namespaces = self.namespaces.lock();
+        let Some(watched) = namespaces.get_mut(namespace) else { return false };
+        let in_use = watched.store.forget_idle(now, self.settings.idle_after);
+        if !in_use {
+            namespaces.remove(namespace);
+        }
+        in_use
+    }
+}
+
+/// How long the server lets a watch live. Less than five minutes, as every client asks.
+const WATCH_SECONDS: u32 = 290;
+/// How long a watch may be silent: its life, and some time for its end to arrive.
+const LONGEST_SILENCE: Duration = Duration::from_mins(5);
+/// How often a silent watch looks up.
+const LOOK_UP: Duration = Duration::from_secs(30);
+/// A watch that ends sooner than this was not ended by its time.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);

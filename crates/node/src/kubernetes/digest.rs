@@ -1,0 +1,38 @@
+//! Short digests for names that would be too long otherwise.
+
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest::{Context, SHA256};
+
+/// SHA-256 of the parts, each ended so that no two lists of parts read the same.
+pub(crate) fn digest_of(parts: &[&str]) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&part.len().to_le_bytes());
+        context.update(part.as_bytes());
+    }
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
+}
+
+/// The first `bytes` of a digest in hexadecimal.
+pub(crate) fn hex_of(digest: &[u8; 32], bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes * 2);
+    for byte in digest.iter().take(bytes) {
+        // Writing to a string cannot fail.
+        write!(text, "{byte:02x}").unwrap_or_default();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_cut_elsewhere_have_another_digest() {
+        assert_ne!(digest_of(&["ab", "c"]), digest_of(&["a", "bc"]));
+        assert_eq!(hex_of(&digest_of(&["a"]), 4).len(), 8);
+    }
+}

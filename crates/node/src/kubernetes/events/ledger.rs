@@ -1,0 +1,219 @@
+//! Which notices become events. Pure.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::reporter::{Notice, NoticeKind};
+
+/// What was told about which pod, and when.
+#[derive(Debug, Default)]
+pub(super) struct EventLedger {
+    told: HashMap<(String, NoticeKind), Told>,
+    budgets: HashMap<String, Budget>,
+}
+
+#[derive(Debug)]
+struct Told {
+    repeated: Repeated,
+    /// When the API was last told.
+    sent: Duration,
+}
+
+/// How often something was said, and from when to when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Repeated {
+    pub(super) count: i32,
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
+}
+
+/// The new events that a pod may still have.
+#[derive(Debug)]
+struct Budget {
+    left: u32,
+    filled: Duration,
+}
+
+/// What becomes of a notice.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// A new event.
+    Create(Repeated),
+    /// The event that is there counts higher.
+    Repeat(Repeated),
+    /// It is counted, and told with a later one.
+    Wait,
+    /// The pod has had too many.
+    Drop,
+}
+
+impl EventLedger {
+    /// What becomes of a notice that comes at `now`.
+    pub(super) fn decide(&mut self, notice: &Notice, now: Duration, stamp: Timestamp) -> Decision {
+        self.forget(now);
+        let uid = &notice.pod.uid;
+        // What was mended and breaks again is news.
+        if let NoticeKind::Recovered(code) = notice.kind {
+            self.told.remove(&(uid.clone(), NoticeKind::Failed(code)));
+        }
+        if let NoticeKind::Failed(code) = notice.kind {
+            self.told.remove(&(uid.clone(), NoticeKind::Recovered(code)));
+        }
+        if let Some(told) = self.told.get_mut(&(uid.clone(), notice.kind)) {
+            told.repeated.count = told.repeated.count.saturating_add(1);
+            told.repeated.last = stamp;
+            if now.saturating_sub(told.sent) < REPEAT_AFTER {
+                return Decision::Wait;
+            }
+            told.sent = now;
+            return Decision::Repeat(told.repeated);
+        }
+        let new = || Budget { left: BURST, filled: now };
+        if !self.budgets.entry(uid.clone()).or_insert_with(new).take(now) {
+            return Decision::Drop;
+        }
+        let repeated = Repeated { count: 1, first: stamp, last: stamp };
+        self.told.insert((uid.clone(), notice.kind), Told { repeated, sent: now });
+        Decision::Create(repeated)
+    }
+
+    /// Events live for an hour, so what is older is told anew; full budgets are as good as none.
+    fn forget(&mut self, now: Duration) {
+        if self.told.len() + self.budgets.len() < FORGET_FROM {
+            self.told.retain(|_, told| now.saturating_sub(told.sent) < EVENT_LIFETIME);
+            return;
+        }
+        self.told.retain(|_, told| now.saturating_sub(told.sent) < REPEAT_AFTER);
+        self.budgets.retain(|_, budget| {
+            budget.fill(now);
+            budget.left < BURST
+        });
+    }
+}
+
+impl Budget {
+    fn take(&mut self, now: Duration) -> bool {
+        self.fill(now);
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn fill(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.filled).as_secs() / ONE_MORE_EVERY.as_secs();
+        let whole = u32::try_from(passed).unwrap_or(u32::MAX);
+        if whole > 0 {
+            self.left = self.left.saturating_add(whole).min(BURST);
+            self.filled = self.filled.saturating_add(ONE_MORE_EVERY.saturating_mul(whole));
+        }
+    }
+}
+
+/// How many new events a pod may have at once.
+const BURST: u32 = 12;
+/// How often one more is allowed.
+const ONE_MORE_EVERY: Duration = Duration::from_mins(2);
+/// How often the count of an event is brought up to date.
+const REPEAT_AFTER: Duration = Duration::from_mins(5);
+/// The API server's `--event-ttl`, unless it is told otherwise.
+const EVENT_LIFETIME: Duration = Duration::from_hours(1);
+/// How much is remembered without asking whether it is worth it.
+const FORGET_FROM: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use lanyard_keyvault::Pod;
+    use lanyard_vocabulary::OutcomeCode;
+
+    use super::*;
+
+    const FAILED: NoticeKind = NoticeKind::Failed(OutcomeCode::VaultThrottled);
+    const RECOVERED: NoticeKind = NoticeKind::Recovered(OutcomeCode::VaultThrottled);
+    const MINUTE: Duration = Duration::from_mins(1);
+
+    fn notice(uid: &str, kind: NoticeKind) -> Notice {
+        let pod = Pod {
+            namespace: "n".to_owned(),
+            name: "p".to_owned(),
+            uid: uid.to_owned(),
+            service_account: String::new(),
+        };
+        Notice { pod, kind, message: String::new() }
+    }
+
+    fn at(after: Duration) -> Timestamp {
+        Timestamp::UNIX_EPOCH + after
+    }
+
+    fn decide(ledger: &mut EventLedger, kind: NoticeKind, now: Duration) -> Decision {
+        ledger.decide(&notice("u", kind), now, at(now))
+    }
+
+    #[test]
+    fn what_is_said_again_is_counted_and_told_after_a_while() {
+        let mut ledger = EventLedger::default();
+        assert!(matches!(decide(&mut ledger, FAILED, MINUTE), Decision::Create(_)));
+        for minute in 2..=5 {
+            assert_eq!(decide(&mut ledger, FAILED, minute * MINUTE), Decision::Wait);
+        }
+        let repeated = Repeated { count: 6, first: at(MINUTE), last: at(6 * MINUTE) };
+        assert_eq!(decide(&mut ledger, FAILED, 6 * MINUTE), Decision::Repeat(repeated));
+        assert_eq!(decide(&mut ledger, FAILED, 7 * MINUTE), Decision::Wait);
+    }
+
+    #[test]
+    fn what_was_mended_and_breaks_again_is_a_new_event() {
+        let mut ledger = EventLedger::default();
+        for kind in [FAILED, RECOVERED, FAILED, RECOVERED] {
+            let decision = decide(&mut ledger, kind, MINUTE);
+            assert!(matches!(decision, Decision::Create(_)), "{kind:?}: {decision:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_the_api_forgot_is_made_anew() {
+        let mut ledger = EventLedger::default();
+        decide(&mut ledger, FAILED, MINUTE);
+        let later = decide(&mut ledger, FAILED, 62 * MINUTE);
+        assert!(matches!(later, Decision::Create(Repeated { count: 1, .. })), "{later:?}");
+    }
+
+    #[test]
+    fn each_pod_has_a_budget_that_fills_again() {
+        let mut ledger = EventLedger::default();
+        let mut created = 0;
+        let mut flap = |ledger: &mut EventLedger, now: Duration| {
+            for kind in [FAILED, RECOVERED] {
+                if matches!(decide(ledger, kind, now), Decision::Create(_)) {
+                    created += 1;
+                }
+            }
+            created
+        };
+        for _ in 0..100 {
+            flap(&mut ledger, MINUTE);
+        }
+        assert_eq!(flap(&mut ledger, MINUTE), 12);
+        assert_eq!(flap(&mut ledger, 5 * MINUTE), 14);
+        let other = ledger.decide(&notice("other", FAILED), MINUTE, at(MINUTE));
+        assert!(matches!(other, Decision::Create(_)));
+    }
+
+    #[test]
+    fn many_pods_are_not_remembered_for_ever() {
+        let mut ledger = EventLedger::default();
+        for pod in 0..10_000_u32 {
+            let now = Duration::from_secs(pod.into());
+            let pod = notice(&pod.to_string(), FAILED);
+            assert!(matches!(ledger.decide(&pod, now, at(now)), Decision::Create(_)));
+        }
+        let kept = ledger.told.len() + ledger.budgets.len();
+        assert!(kept <= FORGET_FROM + 2, "{kept}");
+    }
+}

@@ -1,0 +1,203 @@
+//! Reports as pod statuses, notices as events.
+
+mod desired;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use lanyard_api::SecretProviderClassPodStatus;
+use parking_lot::Mutex;
+
+use self::desired::{Place, desired_pod_status, fingerprint, is_same, leftovers, place};
+use super::FIELD_MANAGER;
+use super::call::{ApiError, KubernetesApi, Patience};
+use super::events::EventQueue;
+use super::names::{node_label_value, pod_status_name, pod_status_name_beside};
+use crate::reporter::{Notice, ReportError, Reporter, VolumeReport};
+
+/// Writes a `SecretProviderClassPodStatus` per volume, and events about pods.
+///
+/// A status is written with server-side apply, and only where the object differs: it is read when
+/// this process sees the volume first, and again from time to time, since nothing watches it.
+/// What upstream's driver wrote is taken over by force, and can be taken back: upstream replaces
+/// the whole object. The pod owns it, so nothing is ever deleted here.
+///
+/// Two volumes of a pod may name one class, and two pods may come to one name (`a-b` in `c`, `a` in
+/// `b-c`). Upstream lets them overwrite each other. Here the volume that finds the name taken
+/// writes beside it, under a name with a digest of its target.
+pub struct KubeReporter {
+    api: KubernetesApi,
+    settings: KubeReporterSettings,
+    node_label: String,
+    events: EventQueue,
+    names: Mutex<HashMap<ObjectName, Arc<NameLock>>>,
+}
+
+/// How pod statuses are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KubeReporterSettings {
+    /// After how long a status that was not written meanwhile is read again, in case somebody
+    /// else removed or changed it.
+    pub read_again_after: Duration,
+}
+
+impl Default for KubeReporterSettings {
+    fn default() -> Self {
+        Self { read_again_after: Duration::from_hours(1) }
+    }
+}
+
+/// A namespace and a name.
+type ObjectName = (String, String);
+/// The volumes that share a plain name, by target: at most one of them is being written.
+type NameLock = tokio::sync::Mutex<BTreeMap<PathBuf, Settled>>;
+
+/// What stands in the API about a volume, as far as we know.
+struct Settled {
+    name: String,
+    fingerprint: [u8; 32],
+    read_at: Duration,
+}
+
+impl KubeReporter {
+    /// Reports of the node of this name. Events go through `events`.
+    pub fn new(
+        api: KubernetesApi,
+        node: &str,
+        events: EventQueue,
+        settings: KubeReporterSettings,
+    ) -> Self {
+        let names = Mutex::new(HashMap::new());
+        Self { api, settings, node_label: node_label_value(node), events, names }
+    }
+
+    async fn settle(
+        &self,
+        report: &VolumeReport,
+        settled: &mut BTreeMap<PathBuf, Settled>,
+    ) -> Result<(), ApiError> {
+        let now = self.api.clock().monotonic();
+        let fingerprint = fingerprint(report);
+        let before = settled.get(&report.target);
+        if let Some(before) = before {
+            let age = now.saturating_sub(before.read_at);
+            if before.fingerprint == fingerprint && age < self.settings.read_again_after {
+                return Ok(());
+            }
+        }
+        let (name, existing) = match before {
+            Some(before) => (before.name.clone(), self.fetch(report, &before.name).await?),
+            None => self.find(report).await?,
+        };
+        let desired = desired_pod_status(report, &name, &self.node_label);
+        if !existing.is_some_and(|existing| is_same(&existing, &desired)) {
+            self.apply(&desired).await?;
+        }
+        let entry = Settled { name, fingerprint, read_at: now };
+        settled.insert(report.target.clone(), entry);
+        Ok(())
+    }
+
+    /// The name for a volume that this process sees first, and what stands there.
+    async fn find(
+        &self,
+        report: &VolumeReport,
+    ) -> Result<(String, Option<SecretProviderClassPodStatus>), ApiError> {
+        let name = pod_status_name(&report.pod, &report.class_name);
+        let existing = self.fetch(report, &name).await?;
+        if place(existing.as_ref(), report) == Place::Plain {
+            return Ok((name, existing));
+        }
+        let name = pod_status_name_beside(&report.pod, &report.class_name, &report.target);
+        let existing = self.fetch(report, &name).await?;
+        Ok((name, existing))
+    }
+
+    fn statuses(&self, namespace: &str) -> Api<SecretProviderClassPodStatus> {
+        Api::namespaced(self.api.client().clone(), namespace)
+    }
+
+    async fn fetch(
+        &self,
+        report: &VolumeReport,
+        name: &str,
+    ) -> Result<Option<SecretProviderClassPodStatus>, ApiError> {
+        let namespace = &report.pod.namespace;
+        let statuses = self.statuses(namespace);
+        let action = format!("read SecretProviderClassPodStatus {namespace}/{name}");
+        match self.api.call(Patience::USUAL, action, || statuses.get(name)).await {
+            Ok(status) => Ok(Some(status)),
+            Err(error) if error.is_absence() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn apply(&self, desired: &SecretProviderClassPodStatus) -> Result<(), ApiError> {
+        let namespace = desired.metadata.namespace.as_deref().unwrap_or_default();
+        let name = desired.metadata.name.as_deref().unwrap_or_default();
+        let statuses = self.statuses(namespace);
+        let action = format!("apply SecretProviderClassPodStatus {namespace}/{name}");
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let patch = Patch::Apply(desired);
+        let apply = || statuses.patch(name, &parameters, &patch);
+        let applied = self.api.call(Patience::USUAL, action, apply).await?;
+        // Applying adds to the owners that others gave: those of a former pod of the same name.
+        if let Some(patch) = leftovers(&applied, desired) {
+            let action = format!("replace the owners of {namespace}/{name}");
+            let parameters = PatchParams::default();
+            let patch = Patch::Merge(patch);
+            let replace = || statuses.patch(name, &parameters, &patch);
+            self.api.call(Patience::USUAL, action, replace).await?;
+        }
+        Ok(())
+    }
+
+    fn name_lock(&self, report: &VolumeReport) -> Arc<NameLock> {
+        let name = pod_status_name(&report.pod, &report.class_name);
+        let key = (report.pod.namespace.clone(), name);
+        Arc::clone(self.names.lock().entry(key).or_default())
+    }
+}
+
+#[async_trait]
+impl Reporter for KubeReporter {
+    async fn report(&self, report: &VolumeReport) -> Result<(), ReportError> {
+        let lock = self.name_lock(report);
+        let mut settled = lock.lock().await;
+        self.settle(report, &mut settled).await.map_err(|error| {
+            // Whoever is asked next looks at what really stands there.
+            settled.remove(&report.target);
+            ReportError { message: format!("{error}; {}", error.hint()) }
+        })
+    }
+
+    fn tell(&self, notice: Notice) {
+        self.events.tell(notice);
+    }
+
+    fn forget(&self, target: &Path) {
+        // A volume that is being reported keeps its entry: it is as small as a name.
+        self.names.lock().retain(|_, lock| match lock.try_lock() {
+            Ok(mut settled) => {
+                settled.remove(target);
+                !settled.is_empty() || Arc::strong_count(lock) > 1
+            }
+            Err(_busy) => true,
+        });
+    }
+}
+
+impl fmt::Debug for KubeReporter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("KubeReporter")
+            .field("node_label", &self.node_label)
+            .finish_non_exhaustive()
+    }
+}
