@@ -71,7 +71,7 @@ impl ObjectEntry {
 }
 
 /// The kind of an object in a vault. The names are lower case, exactly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     /// `secret`.
     Secret,

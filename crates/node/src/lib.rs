@@ -18,6 +18,7 @@
 //! # }
 //! ```
 
+pub mod audit;
 mod classes;
 mod compare;
 mod directory;
@@ -32,6 +33,7 @@ mod mount_table;
 mod order;
 mod path;
 mod payload;
+pub mod policy;
 mod provider;
 mod reporter;
 pub mod rotation;

@@ -1,0 +1,181 @@
+//! Who read which version of what, when, and which rule allowed it. Never a value.
+//!
+//! The trail is a file (or standard output) of JSON lines. Each line holds the SHA-256 of the line
+//! before it and of itself, so that a line that was changed, removed or put in is found
+//! ([`verify_chain`]). Whoever can rewrite the whole file can rewrite the chain too: ship the lines,
+//! or at least the newest hash, to another place.
+//!
+//! - A pod's republish that finds the same version again adds nothing: one line for each pod,
+//!   object, version and decision. What is remembered for this is bounded, so a line may come
+//!   twice, never too few times.
+//! - A file that was renamed by a rotation is left, and a new one is begun; the chain goes on in it.
+//! - A line that cannot be written waits for the next one, up to [`WAITING_LINES`]; what is lost
+//!   beyond that is counted in the trail. Reads do not wait for the trail and do not fail with it.
+
+mod chain;
+mod event;
+mod output;
+mod recent;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+use lanyard_clock::SharedClock;
+use parking_lot::Mutex;
+
+pub use chain::{ChainBreak, ChainSummary, verify_chain};
+pub use event::{AuditEvent, AuditRecord, Judgement, ObjectRead, ReadBy};
+
+use output::LineOutput;
+use recent::Recent;
+use writer::{Message, Writer};
+
+/// How many lines wait for a file that cannot be written.
+pub const WAITING_LINES: usize = 4096;
+
+/// Where the trail goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditSink {
+    /// A file, made with mode 0600, only ever appended to.
+    File(PathBuf),
+    /// Standard output, for a cluster that collects it.
+    Stdout,
+}
+
+/// The trail could not be begun.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// The file could not be opened or read.
+    #[error("the audit trail {} could not be opened", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is no thread for the writer.
+    #[error("the audit trail's writer could not be started")]
+    Thread(#[source] std::io::Error),
+}
+
+impl AuditError {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "give a file in a directory that exists and that this may write",
+            Self::Thread(_) => "look at the limits of processes and threads on the node",
+        }
+    }
+}
+
+/// The trail, as those see it who add to it. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct AuditTrail(Option<Arc<Shared>>);
+
+#[derive(Debug)]
+struct Shared {
+    clock: SharedClock,
+    recent: Mutex<Recent>,
+    queue: Option<SyncSender<Message>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    /// How many events found the queue full since the last one that did not.
+    overflown: Mutex<u64>,
+}
+
+impl AuditTrail {
+    /// A trail that goes nowhere.
+    pub const fn nowhere() -> Self {
+        Self(None)
+    }
+
+    /// Begins a trail, or goes on with the one that the file holds.
+    ///
+    /// # Errors
+    /// If the file cannot be opened: whoever asks for a trail does not want to run without it.
+    pub fn begin(sink: &AuditSink, clock: SharedClock) -> Result<Self, AuditError> {
+        let (output, chain) = output::open(sink)?;
+        Self::over(output, chain, clock).map_err(AuditError::Thread)
+    }
+
+    fn over(
+        output: Box<dyn LineOutput>,
+        chain: chain::Chain,
+        clock: SharedClock,
+    ) -> Result<Self, std::io::Error> {
+        let (queue, messages): (_, Receiver<Message>) = sync_channel(WAITING_LINES);
+        let mut writer = Writer::new(output, chain);
+        let thread = std::thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || writer.run(&messages))?;
+        let trail = Self(Some(Arc::new(Shared {
+            clock,
+            recent: Mutex::default(),
+            queue: Some(queue),
+            writer: Mutex::new(Some(thread)),
+            overflown: Mutex::new(0),
+        })));
+        trail.record(AuditEvent::Started { version: env!("CARGO_PKG_VERSION").to_owned() });
+        Ok(trail)
+    }
+
+    /// Adds an event, unless the same one was added a while ago. Never waits. Whether it is new.
+    pub fn record(&self, event: AuditEvent) -> bool {
+        let Some(shared) = &self.0 else { return true };
+        if event.may_repeat() || shared.recent.lock().insert(&event) {
+            shared.send(event);
+            return true;
+        }
+        false
+    }
+
+    /// Waits until everything that was recorded so far is written, or has failed to be. Blocks the
+    /// thread.
+    pub fn flush(&self) {
+        let Some(queue) = self.0.as_ref().and_then(|shared| shared.queue.as_ref()) else { return };
+        let (done, wait) = sync_channel(1);
+        if queue.send(Message::Flush(done)).is_ok() {
+            // A writer that ended has nothing more to write.
+            let _ = wait.recv();
+        }
+    }
+}
+
+impl Shared {
+    fn send(&self, event: AuditEvent) {
+        let Some(queue) = &self.queue else { return };
+        let mut overflown = self.overflown.lock();
+        let message = Message::Event {
+            time: self.clock.now(),
+            event: Box::new(event),
+            lost_before: *overflown,
+        };
+        match queue.try_send(message) {
+            Ok(()) => *overflown = 0,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                if *overflown == 0 {
+                    tracing::error!("the audit trail cannot keep up; events are being lost");
+                }
+                *overflown += 1;
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    /// Writes what is left.
+    fn drop(&mut self) {
+        drop(self.queue.take());
+        if let Some(writer) = self.writer.lock().take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the audit trail's writer ended early");
+        }
+    }
+}

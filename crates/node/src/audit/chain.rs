@@ -1,0 +1,138 @@
+//! The chain of hashes.
+//!
+//! A line is a JSON object whose last two members are `previous` and `hash`. `hash` is the SHA-256
+//! of the bytes of the line before `,"hash":`, hexadecimal. What is hashed is text and not a value,
+//! so that nobody has to agree on a canonical form of JSON.
+
+use aws_lc_rs::digest::{SHA256, digest};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use crate::audit::event::{AuditEvent, AuditRecord};
+
+/// What the first line of a chain says about the line before it.
+const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Where a chain stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chain {
+    sequence: u64,
+    previous: String,
+}
+
+impl Default for Chain {
+    fn default() -> Self {
+        Self { sequence: 0, previous: NOTHING.to_owned() }
+    }
+}
+
+impl Chain {
+    /// Goes on after this line, if it is one of a chain.
+    pub(super) fn after(line: &str) -> Option<Self> {
+        let link = Link::parse(line).ok()?;
+        Some(Self { sequence: link.sequence, previous: link.hash.to_owned() })
+    }
+
+    /// The next line, with its newline.
+    pub(super) fn line(
+        &mut self,
+        time: Timestamp,
+        event: AuditEvent,
+    ) -> Result<String, serde_json::Error> {
+        let previous = self.previous.clone();
+        let record = AuditRecord { sequence: self.sequence + 1, time, event, previous };
+        let mut line = serde_json::to_string(&record)?;
+        line.pop();
+        let hash = hash_of(&line);
+        line.push_str(HASH);
+        line.push_str(&hash);
+        line.push_str(END);
+        line.push('\n');
+        self.sequence += 1;
+        self.previous = hash;
+        Ok(line)
+    }
+}
+
+const HASH: &str = ",\"hash\":\"";
+const END: &str = "\"}";
+
+/// What a line says about its place, checked against its bytes.
+struct Link<'a> {
+    sequence: u64,
+    previous: String,
+    hash: &'a str,
+}
+
+impl<'a> Link<'a> {
+    fn parse(line: &'a str) -> Result<Self, &'static str> {
+        #[derive(Deserialize)]
+        struct Place {
+            sequence: u64,
+            previous: String,
+        }
+        let (body, rest) = line.rsplit_once(HASH).ok_or("it has no hash")?;
+        let hash = rest.strip_suffix(END).ok_or("it does not end with its hash")?;
+        if hash != hash_of(body) {
+            return Err("it is not what was written: its hash differs");
+        }
+        let place: Place =
+            serde_json::from_str(line).map_err(|_error| "it has no place in a chain")?;
+        Ok(Self { sequence: place.sequence, previous: place.previous, hash })
+    }
+}
+
+fn hash_of(text: &str) -> String {
+    hex::encode(digest(&SHA256, text.as_bytes()))
+}
+
+/// A chain that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainSummary {
+    /// How many lines there are.
+    pub lines: u64,
+    /// How often a chain begins in them: after a start on standard output or with a new file.
+    pub beginnings: u64,
+    /// The hash of the last line; empty where there is none.
+    pub last: String,
+}
+
+/// A chain does not hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct ChainBreak {
+    /// The line, from 1.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+/// Checks the chain of some lines of a trail. What was before the first line cannot be known.
+///
+/// # Errors
+/// The first line that was changed, or that does not follow on the line before it.
+pub fn verify_chain<'a>(
+    lines: impl IntoIterator<Item = &'a str>,
+) -> Result<ChainSummary, ChainBreak> {
+    let mut summary = ChainSummary { lines: 0, beginnings: 0, last: String::new() };
+    let mut sequence = None;
+    for line in lines {
+        summary.lines += 1;
+        let fail = |problem| ChainBreak { line: summary.lines, problem };
+        let link = Link::parse(line).map_err(fail)?;
+        let begins = link.sequence == 1 && link.previous == NOTHING;
+        if begins {
+            summary.beginnings += 1;
+        } else if let Some(before) = sequence {
+            if link.previous != summary.last {
+                return Err(fail("it does not follow on the line before: lines are missing"));
+            }
+            if link.sequence != before + 1 {
+                return Err(fail("its number does not follow on the one before"));
+            }
+        }
+        sequence = Some(link.sequence);
+        link.hash.clone_into(&mut summary.last);
+    }
+    Ok(summary)
+}

@@ -1,0 +1,124 @@
+//! Where lines go: a file that may be renamed under us, or standard output.
+
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::audit::chain::Chain;
+use crate::audit::{AuditError, AuditSink};
+
+/// How much of the end of a file is read to find its last line. A line is some hundred bytes.
+const TAIL: u64 = 64 << 10;
+
+/// Takes lines.
+pub(super) trait LineOutput: fmt::Debug + Send {
+    /// Writes a line whole, or fails.
+    fn write_line(&mut self, line: &str) -> io::Result<()>;
+}
+
+/// Opens what was asked for, and says where its chain stands.
+pub(super) fn open(sink: &AuditSink) -> Result<(Box<dyn LineOutput>, Chain), AuditError> {
+    match sink {
+        AuditSink::Stdout => Ok((Box::new(Stdout), Chain::default())),
+        AuditSink::File(path) => {
+            let (file, chain) = FileOutput::open(path)
+                .map_err(|source| AuditError::Open { path: path.clone(), source })?;
+            Ok((Box::new(file), chain))
+        }
+    }
+}
+
+/// Standard output.
+#[derive(Debug)]
+struct Stdout;
+
+impl LineOutput for Stdout {
+    fn write_line(&mut self, line: &str) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(line.as_bytes())?;
+        stdout.flush()
+    }
+}
+
+/// A file that is appended to. Whoever rotates it may rename it or cut it: a renamed one is left
+/// for a new one of the old name.
+#[derive(Debug)]
+pub(super) struct FileOutput {
+    path: PathBuf,
+    file: File,
+    identity: (u64, u64),
+    /// Whether the file ends inside a line: a process was killed there, or a disk was full.
+    torn: bool,
+}
+
+impl FileOutput {
+    /// Opens the file, made if need be, and finds where its chain stands.
+    pub(super) fn open(path: &Path) -> io::Result<(Self, Chain)> {
+        let file = append(path)?;
+        let (last, torn) = last_line(path)?;
+        let chain = match last {
+            None => Chain::default(),
+            Some(line) => Chain::after(&line).unwrap_or_else(|| {
+                tracing::warn!(
+                    path = %path.display(),
+                    "the last line of the audit trail is not one; a new chain begins"
+                );
+                Chain::default()
+            }),
+        };
+        let identity = identity(&file.metadata()?);
+        Ok((Self { path: path.to_owned(), file, identity, torn }, chain))
+    }
+
+    /// Leaves a file that does not have the name any more.
+    fn follow(&mut self) -> io::Result<()> {
+        let there = match std::fs::metadata(&self.path) {
+            Ok(metadata) => Some(identity(&metadata)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if there != Some(self.identity) {
+            self.file = append(&self.path)?;
+            self.identity = identity(&self.file.metadata()?);
+            self.torn = last_line(&self.path)?.1;
+        }
+        Ok(())
+    }
+}
+
+impl LineOutput for FileOutput {
+    fn write_line(&mut self, line: &str) -> io::Result<()> {
+        self.follow()?;
+        if self.torn {
+            self.file.write_all(b"\n")?;
+        }
+        self.torn = true;
+        self.file.write_all(line.as_bytes())?;
+        self.torn = false;
+        Ok(())
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// The last whole line of a file, and whether something follows it.
+fn last_line(path: &Path) -> io::Result<(Option<String>, bool)> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    let mut tail = Vec::new();
+    file.take(TAIL).read_to_end(&mut tail)?;
+    let torn = tail.last().is_some_and(|byte| *byte != b'\n');
+    let text = String::from_utf8_lossy(&tail);
+    let whole = text.rsplit_once('\n').map(|(whole, _)| whole);
+    let last = whole.and_then(|whole| whole.lines().rfind(|line| !line.is_empty()));
+    Ok((last.map(str::to_owned), torn))
+}

@@ -1,0 +1,180 @@
+//! The trail: its chain, its file, what is written once and what is lost.
+
+use std::io;
+use std::path::Path;
+
+use lanyard_clock::ManualClock;
+use parking_lot::Mutex;
+
+use super::*;
+use crate::audit::chain::Chain;
+use crate::audit::recent::REMEMBERED;
+
+fn clock() -> SharedClock {
+    Arc::new(ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap()))
+}
+
+fn read(object: &str) -> AuditEvent {
+    AuditEvent::Read(ObjectRead {
+        by: ReadBy {
+            namespace: "n".to_owned(),
+            pod: "p".to_owned(),
+            uid: "u".to_owned(),
+            service_account: "s".to_owned(),
+            class: "c".to_owned(),
+        },
+        identity_mode: "managed-identity".to_owned(),
+        identity: Some("system-assigned".to_owned()),
+        vault: "kv".to_owned(),
+        object: object.to_owned(),
+        version: Some("1".to_owned()),
+        stale: false,
+        judgement: Judgement::Allowed { rule: "r".to_owned() },
+    })
+}
+
+fn begin(path: &Path) -> AuditTrail {
+    AuditTrail::begin(&AuditSink::File(path.to_owned()), clock()).unwrap()
+}
+
+fn lines(path: &Path) -> Vec<String> {
+    std::fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn verified(lines: &[String]) -> Result<ChainSummary, ChainBreak> {
+    verify_chain(lines.iter().map(String::as_str))
+}
+
+#[test]
+fn a_record_survives_a_round_trip() {
+    let line = Chain::default().line("2026-11-21T12:00:00Z".parse().unwrap(), read("secret/a"));
+    let line = line.unwrap();
+    let record: AuditRecord = serde_json::from_str(&line).unwrap();
+    assert_eq!(record.event, read("secret/a"));
+    assert!(
+        line.starts_with("{\"sequence\":1,\"time\":\"2026-11-21T12:00:00Z\",\"event\":\"read\"")
+    );
+}
+
+#[test]
+fn the_chain_goes_on_over_a_restart_and_shows_every_tampering() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.jsonl");
+    for round in 0..2 {
+        let trail = begin(&path);
+        for object in ["secret/a", "secret/b"] {
+            assert!(trail.record(read(object)), "{round}");
+            assert!(!trail.record(read(object)), "{round}");
+        }
+    }
+    let good = lines(&path);
+    let summary = verified(&good).unwrap();
+    assert_eq!((summary.lines, summary.beginnings), (6, 1));
+    for at in 0..good.len() {
+        let mut changed = good.clone();
+        changed[at] = changed[at].replace("\"sequence\":", "\"sequence\":1");
+        assert_eq!(verified(&changed).unwrap_err().line, u64::try_from(at).unwrap() + 1);
+    }
+    let mut removed = good.clone();
+    removed.remove(2);
+    assert_eq!(verified(&removed).unwrap_err().line, 3);
+    let mut swapped = good.clone();
+    swapped.swap(3, 4);
+    assert!(verified(&swapped).is_err());
+    let mut doubled = good;
+    doubled.insert(4, doubled[3].clone());
+    assert!(verified(&doubled).is_err());
+}
+
+#[test]
+fn a_renamed_file_is_left_and_the_chain_goes_on_in_the_new_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, old) = (directory.path().join("audit.jsonl"), directory.path().join("audit.1"));
+    let trail = begin(&path);
+    trail.record(read("secret/a"));
+    trail.flush();
+    std::fs::rename(&path, &old).unwrap();
+    trail.record(read("secret/b"));
+    trail.flush();
+    let all: Vec<_> = lines(&old).into_iter().chain(lines(&path)).collect();
+    assert_eq!((lines(&old).len(), lines(&path).len()), (2, 1));
+    assert_eq!(verified(&all).unwrap().beginnings, 1);
+
+    // Cut in place, as `copytruncate` does.
+    std::fs::write(&path, "").unwrap();
+    trail.record(read("secret/c"));
+    drop(trail);
+    assert_eq!(lines(&path).len(), 1);
+    assert!(lines(&path)[0].contains("\"sequence\":4"), "{:?}", lines(&path));
+}
+
+#[test]
+fn a_torn_line_is_ended_before_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.jsonl");
+    drop(begin(&path));
+    let whole = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{whole}{{\"sequence\":2,\"ti")).unwrap();
+    drop(begin(&path));
+    let lines = lines(&path);
+    assert_eq!(lines.len(), 3);
+    assert_eq!(verified(&lines).unwrap_err().line, 2, "a torn line is not passed over in silence");
+    assert!(verified(&[lines[0].clone(), lines[2].clone()]).is_ok());
+}
+
+#[test]
+fn only_the_owner_reads_the_trail() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.jsonl");
+    drop(begin(&path));
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let nowhere = AuditSink::File(directory.path().join("missing").join("audit.jsonl"));
+    assert!(AuditTrail::begin(&nowhere, clock()).is_err());
+}
+
+/// A disk that is full while it is told so.
+#[derive(Debug, Clone, Default)]
+struct Disk(Arc<Mutex<(bool, Vec<String>)>>);
+
+impl LineOutput for Disk {
+    fn write_line(&mut self, line: &str) -> io::Result<()> {
+        let mut disk = self.0.lock();
+        if disk.0 {
+            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        }
+        disk.1.push(line.trim_end().to_owned());
+        Ok(())
+    }
+}
+
+#[test]
+fn lines_wait_for_a_full_disk_and_what_is_lost_is_counted() {
+    let disk = Disk::default();
+    let mut writer = Writer::new(Box::new(disk.clone()), Chain::default());
+    let time = "2026-11-21T12:00:00Z".parse().unwrap();
+    disk.0.lock().0 = true;
+    for number in 0..WAITING_LINES + 3 {
+        writer.take(time, read(&format!("secret/{number}")), 0);
+        writer.write();
+    }
+    assert!(disk.0.lock().1.is_empty());
+    disk.0.lock().0 = false;
+    writer.write();
+    assert_eq!(disk.0.lock().1.len(), WAITING_LINES);
+    writer.take(time, read("secret/last"), 2);
+    writer.write();
+    let lines = disk.0.lock().1.clone();
+    assert_eq!(verified(&lines).unwrap().lines, u64::try_from(WAITING_LINES).unwrap() + 2);
+    assert!(lines[WAITING_LINES].contains("\"event\":\"lost\",\"count\":5"));
+}
+
+#[test]
+fn what_is_remembered_is_bounded_and_the_oldest_goes_first() {
+    let mut recent = Recent::default();
+    for number in 0..=REMEMBERED {
+        assert!(recent.insert(&read(&format!("secret/{number}"))));
+    }
+    assert!(!recent.insert(&read("secret/1")));
+    assert!(recent.insert(&read("secret/0")));
+}

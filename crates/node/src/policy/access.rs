@@ -1,0 +1,146 @@
+//! What is judged: one object that a pod would have read through an identity of the node.
+
+use std::fmt;
+
+use lanyard_api::{IdentityMode, ObjectKind};
+use lanyard_vocabulary::{ClientId, SecretName, VaultName};
+use serde::{Deserialize, Serialize};
+
+/// An identity that every pod of a node can use: Azure sees the node and not the pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum SharedIdentity {
+    /// The identity that the system assigned to the node.
+    SystemAssigned,
+    /// A user-assigned identity of the node.
+    UserAssigned(ClientId),
+}
+
+impl SharedIdentity {
+    /// How the system-assigned identity is written.
+    pub(crate) const SYSTEM: &str = "system-assigned";
+
+    /// The identity behind a mode, if the whole node shares it.
+    ///
+    /// A workload identity and an identity binding act for one ServiceAccount, and a service
+    /// principal is a secret of the pod's own namespace: Azure alone judges those. The retired pod
+    /// identity is never served.
+    pub const fn of(mode: &IdentityMode) -> Option<Self> {
+        match mode {
+            IdentityMode::ManagedIdentity { client_id: None } => Some(Self::SystemAssigned),
+            IdentityMode::ManagedIdentity { client_id: Some(client) } => {
+                Some(Self::UserAssigned(*client))
+            }
+            IdentityMode::WorkloadIdentity { .. }
+            | IdentityMode::IdentityBinding { .. }
+            | IdentityMode::ServicePrincipal
+            | IdentityMode::PodIdentity => None,
+        }
+    }
+}
+
+impl fmt::Display for SharedIdentity {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SystemAssigned => formatter.pad(Self::SYSTEM),
+            Self::UserAssigned(client) => client.fmt(formatter),
+        }
+    }
+}
+
+impl From<SharedIdentity> for String {
+    fn from(identity: SharedIdentity) -> Self {
+        identity.to_string()
+    }
+}
+
+impl TryFrom<String> for SharedIdentity {
+    type Error = lanyard_vocabulary::ParseIdentifierError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text == Self::SYSTEM {
+            return Ok(Self::SystemAssigned);
+        }
+        text.parse().map(Self::UserAssigned)
+    }
+}
+
+/// One object that a pod would have read through an identity of the node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Access {
+    /// The pod's namespace. The kubelet vouches for it.
+    pub namespace: String,
+    /// The SecretProviderClass; empty where the caller names none (the Secret sync controller).
+    pub class: String,
+    /// Through which identity.
+    pub identity: SharedIdentity,
+    /// In which vault.
+    pub vault: VaultName,
+    /// Which object.
+    pub object: VaultObjectName,
+}
+
+/// An object of a vault, without a version.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VaultObjectName {
+    /// The kind.
+    pub kind: ObjectKind,
+    /// The name.
+    pub name: SecretName,
+}
+
+impl VaultObjectName {
+    /// Reads `<kind>/<name>`, and `<kind>/<name>/<place>` of a version history.
+    pub fn parse(id: &str) -> Option<Self> {
+        let mut parts = id.split('/');
+        let kind = parts.next()?;
+        let kind = ObjectKind::ALL.into_iter().find(|known| known.name() == kind)?;
+        let name = parts.next()?.parse().ok()?;
+        let rest = parts.next().is_none_or(|place| place.parse::<u32>().is_ok());
+        (rest && parts.next().is_none()).then_some(Self { kind, name })
+    }
+}
+
+impl fmt::Display for VaultObjectName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.kind, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_managed_identities_are_shared() {
+        let client: ClientId = "11111111-2222-3333-4444-555555555555".parse().unwrap();
+        let managed = |client_id| IdentityMode::ManagedIdentity { client_id };
+        assert_eq!(SharedIdentity::of(&managed(None)), Some(SharedIdentity::SystemAssigned));
+        let user = Some(SharedIdentity::UserAssigned(client));
+        assert_eq!(SharedIdentity::of(&managed(Some(client))), user);
+        for mode in [
+            IdentityMode::WorkloadIdentity { client_id: client },
+            IdentityMode::IdentityBinding { client_id: client },
+            IdentityMode::ServicePrincipal,
+            IdentityMode::PodIdentity,
+        ] {
+            assert_eq!(SharedIdentity::of(&mode), None, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn the_id_of_an_object_is_read_with_and_without_a_place() {
+        for (id, expected) in [
+            ("secret/a", Some("secret/a")),
+            ("cert/a/3", Some("cert/a")),
+            ("secret/a/b", None),
+            ("secret/a/1/2", None),
+            ("secret", None),
+            ("pfx/a", None),
+            ("secret/", None),
+        ] {
+            let read = VaultObjectName::parse(id).map(|object| object.to_string());
+            assert_eq!(read.as_deref(), expected, "{id}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The gate before the Key Vault provider: judges what is asked for, and keeps the trail.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lanyard_api::{IdentityMode, ObjectEntry, ProviderParameters};
+use lanyard_vocabulary::OutcomeCode;
+
+use crate::audit::{AuditEvent, AuditTrail, Judgement, ObjectRead, ReadBy};
+use crate::policy::access::{Access, SharedIdentity, VaultObjectName};
+use crate::policy::{Policy, PolicyKeeper, Verdict};
+use crate::provider::{FillRequest, Filling, Provider, Refusal};
+
+/// What becomes of a read that no rule allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PolicyMode {
+    /// It is recorded, and read, as upstream does.
+    #[default]
+    Audit,
+    /// It is recorded, and denied before anything is asked for.
+    Enforce,
+}
+
+/// A Key Vault provider that a policy stands before, and an audit trail behind.
+///
+/// Everybody who is served by the provider goes through it: the node's own volumes, and the
+/// callers of `azure.sock`. A volume is one unit: one object that no rule allows denies it all.
+#[derive(Debug)]
+pub struct GuardedProvider {
+    inner: Arc<dyn Provider>,
+    policy: Arc<PolicyKeeper>,
+    mode: PolicyMode,
+    audit: AuditTrail,
+}
+
+impl GuardedProvider {
+    /// Stands before `inner`.
+    pub const fn new(
+        inner: Arc<dyn Provider>,
+        policy: Arc<PolicyKeeper>,
+        mode: PolicyMode,
+        audit: AuditTrail,
+    ) -> Self {
+        Self { inner, policy, mode, audit }
+    }
+}
+
+#[async_trait]
+impl Provider for GuardedProvider {
+    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+        // Parameters that cannot be read name nothing that could be judged or read. The provider
+        // says what is wrong with them.
+        let Ok(parameters) = request.class.parse_parameters() else {
+            return self.inner.fill(request).await;
+        };
+        let asked = Asked::new(request, &parameters, &self.policy.current());
+        if self.mode == PolicyMode::Enforce && !asked.unmatched().is_empty() {
+            for read in asked.unmatched() {
+                self.audit.record(AuditEvent::Denied(read.clone()));
+            }
+            return Err(asked.denial());
+        }
+        let filled = self.inner.fill(request).await;
+        match &filled {
+            Ok(filling) => {
+                for read in asked.given(filling) {
+                    let unmatched = read.judgement == Judgement::Unmatched;
+                    let said = format!("{} of {}", read.object, read.vault);
+                    if self.audit.record(AuditEvent::Read(read)) && unmatched {
+                        tracing::debug!(pod = %request.pod, "no policy rule allows {said}");
+                    }
+                }
+            }
+            Err(refusal) => {
+                let outcome = refusal.code.name();
+                for read in &asked.reads {
+                    let (read, outcome) = (read.clone(), outcome.to_owned());
+                    self.audit.record(AuditEvent::Refused { read, outcome });
+                }
+            }
+        }
+        filled
+    }
+}
+
+/// What a volume asks for, judged.
+struct Asked {
+    reads: Vec<ObjectRead>,
+}
+
+impl Asked {
+    fn new(request: &FillRequest<'_>, parameters: &ProviderParameters, policy: &Policy) -> Self {
+        let class = request.class.metadata.name.as_deref().unwrap_or_default();
+        let by = ReadBy::new(request.pod, class);
+        let mut reads: Vec<ObjectRead> = Vec::new();
+        for entry in &parameters.objects {
+            let object = VaultObjectName { kind: entry.kind, name: entry.name.clone() };
+            let judgement = judge(policy, &by, parameters, &object);
+            let read = read(&by, parameters, entry, judgement);
+            if !reads.contains(&read) {
+                reads.push(read);
+            }
+        }
+        Self { reads }
+    }
+
+    fn unmatched(&self) -> Vec<&ObjectRead> {
+        self.reads.iter().filter(|read| read.judgement == Judgement::Unmatched).collect()
+    }
+
+    /// Names everything that is missing at once.
+    fn denial(&self) -> Refusal {
+        let unmatched = self.unmatched();
+        let objects: Vec<_> = unmatched.iter().map(|read| format!("`{}`", read.object)).collect();
+        let Some(first) = unmatched.first() else {
+            return Refusal::new(OutcomeCode::PolicyDenied, "the policy denies it");
+        };
+        let identity = first.identity.as_deref().unwrap_or_default();
+        Refusal::new(
+            OutcomeCode::PolicyDenied,
+            format!(
+                "no rule of the node's policy lets namespace `{}` with SecretProviderClass `{}` read \
+                 {} of vault `{}` through the shared identity `{identity}`; the vault was not asked",
+                first.by.namespace,
+                first.by.class,
+                objects.join(", "),
+                first.vault,
+            ),
+        )
+    }
+
+    /// One read for each version that was given. A version of an object that was not asked for by
+    /// its name is none of ours to explain, and is recorded all the same.
+    fn given(&self, filling: &Filling) -> Vec<ObjectRead> {
+        let stale = filling.stale_since.is_some();
+        let of = |id: &str| {
+            let object = VaultObjectName::parse(id)?.to_string();
+            let known = self.reads.iter().find(|read| read.object.eq_ignore_ascii_case(&object))?;
+            Some(known.clone())
+        };
+        let versions = filling.versions.iter();
+        versions
+            .filter_map(|given| {
+                let read = of(&given.id).or_else(|| {
+                    tracing::error!(id = given.id, "a version was given that nobody asked for");
+                    let first = self.reads.first()?.clone();
+                    Some(ObjectRead { object: given.id.clone(), ..first })
+                })?;
+                Some(ObjectRead { version: Some(given.version.clone()), stale, ..read })
+            })
+            .collect()
+    }
+}
+
+fn judge(
+    policy: &Policy,
+    by: &ReadBy,
+    parameters: &ProviderParameters,
+    object: &VaultObjectName,
+) -> Judgement {
+    let Some(identity) = SharedIdentity::of(&parameters.identity) else { return Judgement::Azure };
+    let access = Access {
+        namespace: by.namespace.clone(),
+        class: by.class.clone(),
+        identity,
+        vault: parameters.vault_name.clone(),
+        object: object.clone(),
+    };
+    match policy.judge(&access) {
+        Verdict::Allowed { rule } => Judgement::Allowed { rule: rule.to_owned() },
+        Verdict::Unmatched => Judgement::Unmatched,
+    }
+}
+
+fn read(
+    by: &ReadBy,
+    parameters: &ProviderParameters,
+    entry: &ObjectEntry,
+    judgement: Judgement,
+) -> ObjectRead {
+    let (mode, identity) = identity_of(&parameters.identity);
+    ObjectRead {
+        by: by.clone(),
+        identity_mode: mode.to_owned(),
+        identity,
+        vault: parameters.vault_name.to_string(),
+        object: VaultObjectName { kind: entry.kind, name: entry.name.clone() }.to_string(),
+        version: entry.version.as_ref().map(ToString::to_string),
+        stale: false,
+        judgement,
+    }
+}
+
+/// The name of the mode, and the identity as the trail writes it.
+fn identity_of(mode: &IdentityMode) -> (&'static str, Option<String>) {
+    match mode {
+        IdentityMode::ManagedIdentity { .. } => {
+            ("managed-identity", SharedIdentity::of(mode).map(|identity| identity.to_string()))
+        }
+        IdentityMode::WorkloadIdentity { client_id } => {
+            ("workload-identity", Some(client_id.to_string()))
+        }
+        IdentityMode::IdentityBinding { client_id } => {
+            ("identity-binding", Some(client_id.to_string()))
+        }
+        IdentityMode::ServicePrincipal => ("service-principal", None),
+        IdentityMode::PodIdentity => ("pod-identity", None),
+    }
+}

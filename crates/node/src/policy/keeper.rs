@@ -1,0 +1,171 @@
+//! The policy in use, followed through changes of its file.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use lanyard_clock::SharedClock;
+use parking_lot::RwLock;
+
+use crate::audit::{AuditEvent, AuditTrail};
+use crate::policy::Policy;
+use crate::policy::problem::{PolicyError, PolicyProblem, PolicyProblems};
+
+/// The largest policy that is read: some ten thousand rules.
+const LARGEST: u64 = 1 << 20;
+/// How often the file is looked at. A projected `ConfigMap` follows its source within a minute or
+/// two, so this adds little.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Keeps the policy in use. A file that becomes unreadable changes nothing: the last good policy
+/// stays, and that is said.
+#[derive(Debug)]
+pub struct PolicyKeeper {
+    path: Option<PathBuf>,
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    policy: Arc<Policy>,
+    /// The SHA-256 of the file that was looked at last.
+    seen: Option<String>,
+    /// Why the file is not the policy in use.
+    problem: Option<String>,
+}
+
+/// What a look at the file came to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Reload {
+    /// It is what it was.
+    Unchanged,
+    /// It is another good policy, which is now in use.
+    Taken {
+        /// The SHA-256 of the file, hexadecimal.
+        digest: String,
+        /// How many rules it has.
+        rules: usize,
+    },
+    /// It cannot be used; the last good policy stays.
+    Kept(PolicyError),
+}
+
+impl PolicyKeeper {
+    /// No file: no rule, so nothing is allowed by a rule.
+    pub fn without_file() -> Self {
+        let state = State { policy: Arc::default(), seen: None, problem: None };
+        Self { path: None, state: RwLock::new(state) }
+    }
+
+    /// The policy of a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no policy: nobody should start with another policy than
+    /// the one that was meant.
+    pub fn load(path: &Path) -> Result<Self, PolicyError> {
+        let text = load_text(path)?;
+        let policy = parse(path, &text)?;
+        let state = State { policy: Arc::new(policy), seen: Some(digest_of(&text)), problem: None };
+        Ok(Self { path: Some(path.to_owned()), state: RwLock::new(state) })
+    }
+
+    /// The policy in use.
+    pub fn current(&self) -> Arc<Policy> {
+        Arc::clone(&self.state.read().policy)
+    }
+
+    /// Why the file that is there is not the policy in use, while that is so.
+    pub fn problem(&self) -> Option<String> {
+        self.state.read().problem.clone()
+    }
+
+    /// Looks at the file again. The same bad file is reported once.
+    pub fn reload(&self) -> Reload {
+        let Some(path) = &self.path else { return Reload::Unchanged };
+        let read = load_text(path);
+        let seen = match &read {
+            Ok(text) => digest_of(text),
+            Err(error) => error.to_string(),
+        };
+        let mut state = self.state.write();
+        if state.seen.as_ref() == Some(&seen) {
+            return Reload::Unchanged;
+        }
+        state.seen = Some(seen.clone());
+        match read.and_then(|text| parse(path, &text)) {
+            Ok(policy) => {
+                let rules = policy.len();
+                state.policy = Arc::new(policy);
+                state.problem = None;
+                Reload::Taken { digest: seen, rules }
+            }
+            Err(error) => {
+                state.problem = Some(error.to_string());
+                Reload::Kept(error)
+            }
+        }
+    }
+
+    /// Looks at the file again and again until this is dropped, and says what changed.
+    pub async fn follow(self: Arc<Self>, clock: SharedClock, audit: AuditTrail) {
+        if self.path.is_none() {
+            return;
+        }
+        loop {
+            clock.sleep(LOOK_EVERY).await;
+            let keeper = Arc::clone(&self);
+            match tokio::task::spawn_blocking(move || keeper.reload()).await {
+                Ok(outcome) => Self::tell(outcome, &audit),
+                Err(error) => tracing::error!(%error, "the policy file was not looked at"),
+            }
+        }
+    }
+
+    fn tell(outcome: Reload, audit: &AuditTrail) {
+        match outcome {
+            Reload::Unchanged => {}
+            Reload::Taken { digest, rules } => {
+                tracing::warn!(digest, rules, "the policy changed");
+                audit.record(AuditEvent::PolicyTaken { digest, rules });
+            }
+            Reload::Kept(error) => {
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                tracing::error!(
+                    hint = error.hint(),
+                    cause,
+                    "{error}; the policy that was in use before stays in use",
+                );
+                audit.record(AuditEvent::PolicyKept { problem: error.to_string() });
+            }
+        }
+    }
+}
+
+fn load_text(path: &Path) -> Result<Vec<u8>, PolicyError> {
+    let fail = |source| PolicyError::Read { path: path.to_owned(), source };
+    let mut bytes = Vec::new();
+    File::open(path).map_err(fail)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(fail)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LARGEST {
+        return Err(PolicyError::TooLarge { path: path.to_owned(), limit: LARGEST });
+    }
+    Ok(bytes)
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<Policy, PolicyError> {
+    let parsed = match std::str::from_utf8(bytes) {
+        Ok(text) => Policy::parse(text),
+        Err(error) => {
+            let reason = format!("this is not UTF-8: {error}");
+            Err(PolicyProblems(vec![PolicyProblem { field: String::new(), reason }]))
+        }
+    };
+    parsed.map_err(|problems| PolicyError::Problems { path: path.to_owned(), problems })
+}
+
+fn digest_of(bytes: &[u8]) -> String {
+    hex::encode(digest(&SHA256, bytes))
+}

@@ -1,0 +1,226 @@
+//! Policies: what they say, what they refuse, and what they are made of.
+
+use std::sync::Arc;
+
+use lanyard_api::ObjectKind;
+use proptest::prelude::*;
+
+use super::*;
+
+mod guarding;
+
+const POLICY: &str = "\
+apiVersion: lanyard.dev/v1alpha1
+kind: NodePolicy
+rules:
+  - name: hosted-clusters
+    namespaces: [ocm-*]
+    identities: [11111111-2222-3333-4444-555555555555]
+    vaults:
+      - name: hcp-*
+        objects: [secret/*]
+  - name: ingress
+    namespaces: [ingress, istio-*]
+    classes: [wildcard-tls]
+    vaults:
+      - name: tls
+        objects: [cert/wildcard, secret/wildcard]
+";
+
+fn client() -> SharedIdentity {
+    SharedIdentity::UserAssigned("11111111-2222-3333-4444-555555555555".parse().unwrap())
+}
+
+fn access(namespace: &str, class: &str, identity: SharedIdentity, what: &str) -> Access {
+    let (vault, object) = what.split_once('/').unwrap();
+    Access {
+        namespace: namespace.to_owned(),
+        class: class.to_owned(),
+        identity,
+        vault: vault.parse().unwrap(),
+        object: VaultObjectName::parse(object).unwrap(),
+    }
+}
+
+#[test]
+fn the_first_rule_that_fits_in_every_part_allows() {
+    let policy = Policy::parse(POLICY).unwrap();
+    let system = SharedIdentity::SystemAssigned;
+    let cases = [
+        (access("ocm-1", "disk", client(), "hcp-1/secret/disk"), Some("hosted-clusters")),
+        (access("ocm-1", "disk", client(), "HCP-1/secret/DISK"), Some("hosted-clusters")),
+        (access("ocm-1", "disk", system, "hcp-1/secret/disk"), None),
+        (access("ocm-1", "disk", client(), "hcp-1/key/disk"), None),
+        (access("ocm-1", "disk", client(), "other/secret/disk"), None),
+        (access("default", "disk", client(), "hcp-1/secret/disk"), None),
+        (access("istio-a", "wildcard-tls", system, "tls/secret/wildcard"), Some("ingress")),
+        (access("istio-a", "other", system, "tls/secret/wildcard"), None),
+        (access("istio-a", "", system, "tls/secret/wildcard"), None),
+    ];
+    for (access, expected) in cases {
+        assert_eq!(policy.judge(&access).rule(), expected, "{access:?}");
+    }
+}
+
+#[test]
+fn no_rule_allows_nothing() {
+    let policy = Policy::default();
+    let asked = access("ocm-1", "disk", client(), "hcp-1/secret/disk");
+    assert_eq!(policy.judge(&asked), Verdict::Unmatched);
+}
+
+#[test]
+fn every_problem_of_a_policy_is_told_at_once_with_its_field() {
+    let text = "\
+apiVersion: lanyard.dev/v1
+kind: Policy
+rule: []
+rules:
+  - name: a b
+    namespaces: []
+    vaults: [{name: kv, objects: [secrets/x, secret/y, 7]}]
+  - name: twice
+    namespace: [x]
+    namespaces: [UPPER, 'x y']
+    classes: any
+    identities: [somebody]
+    vaults: [{objects: ['secret/*']}, kv]
+  - name: twice
+    namespaces: [x]
+    vaults: [{name: kv, objects: ['*/*'], extra: 1}]
+  - just text
+";
+    let problems = Policy::parse(text).unwrap_err();
+    let fields: Vec<_> = problems.problems().iter().map(|problem| problem.field.as_str()).collect();
+    assert_eq!(
+        fields,
+        [
+            "rule",
+            "apiVersion",
+            "kind",
+            "rules[0].name",
+            "rules[0].namespaces",
+            "rules[0].vaults[0].objects[0]",
+            "rules[0].vaults[0].objects[2]",
+            "rules[1].namespace",
+            "rules[1].namespaces[0]",
+            "rules[1].namespaces[1]",
+            "rules[1].classes",
+            "rules[1].identities[0]",
+            "rules[1].vaults[0].name",
+            "rules[1].vaults[1]",
+            "rules[2].vaults[0].extra",
+            "rules[2].name",
+            "rules[3]",
+        ]
+    );
+    assert!(problems.to_string().contains("`rules[0].vaults[0].objects[0]`: `secrets/x` is not"));
+}
+
+#[test]
+fn a_text_that_is_no_policy_is_refused() {
+    for text in ["", "null", "[]", "a: [", "rules: []", "\u{0}"] {
+        assert!(Policy::parse(text).is_err(), "{text:?}");
+    }
+    let bomb = format!("apiVersion: &a [x]\nkind: [{}]\n", "*a,".repeat(20_000));
+    assert!(Policy::parse(&bomb).is_err());
+}
+
+#[test]
+fn a_changed_file_is_taken_and_a_broken_one_leaves_the_last_good_policy() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.yaml");
+    std::fs::write(&path, POLICY).unwrap();
+    let keeper = PolicyKeeper::load(&path).unwrap();
+    let before = keeper.current();
+    assert!(matches!(keeper.reload(), Reload::Unchanged));
+
+    std::fs::write(&path, "rules: oops").unwrap();
+    assert!(matches!(keeper.reload(), Reload::Kept(PolicyError::Problems { .. })));
+    assert!(keeper.problem().is_some_and(|text| text.contains("`rules`")));
+    assert_eq!(keeper.current(), before);
+    assert!(matches!(keeper.reload(), Reload::Unchanged), "the same bad file is told once");
+
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(keeper.reload(), Reload::Kept(PolicyError::Read { .. })));
+    assert_eq!(keeper.current(), before);
+
+    std::fs::write(&path, POLICY.replace("ingress,", "")).unwrap();
+    assert!(matches!(keeper.reload(), Reload::Taken { rules: 2, .. }));
+    assert_ne!(keeper.current(), before);
+    assert_eq!(keeper.problem(), None);
+
+    std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
+    assert!(matches!(keeper.reload(), Reload::Kept(PolicyError::TooLarge { .. })));
+    assert!(PolicyKeeper::load(&path).is_err(), "nobody starts with a bad policy");
+}
+
+#[test]
+fn a_suggestion_joins_what_has_equal_rights() {
+    let reads = [
+        access("ocm-1", "disk", client(), "kv1/secret/disk"),
+        access("ocm-2", "disk", client(), "kv1/secret/disk"),
+        access("ocm-1", "file", client(), "kv1/secret/file"),
+        access("ocm-2", "file", client(), "kv1/secret/file"),
+        access("solo", "disk", client(), "KV1/secret/Disk"),
+        access("solo", "disk", client(), "kv1/cert/disk"),
+    ];
+    let suggestion = reads.into_iter().collect::<ObservedReads>().suggest();
+    assert_eq!((suggestion.accesses, suggestion.policy.len()), (6, 3));
+    let text = serde_saphyr::to_string(&suggestion.policy.to_document()).unwrap();
+    assert_eq!(Policy::parse(&text).unwrap(), suggestion.policy, "{text}");
+}
+
+fn any_access() -> impl Strategy<Value = Access> {
+    let identity = prop_oneof![Just(SharedIdentity::SystemAssigned), Just(client())];
+    let kind = prop_oneof![Just(ObjectKind::Secret), Just(ObjectKind::Certificate)];
+    ("[ab]", "[cd]?", identity, "kv[12]", kind, "[xyz]").prop_map(
+        |(namespace, class, identity, vault, kind, name)| Access {
+            namespace,
+            class,
+            identity,
+            vault: vault.parse().unwrap(),
+            object: VaultObjectName { kind, name: name.parse().unwrap() },
+        },
+    )
+}
+
+fn every_access() -> Vec<Access> {
+    let mut all = Vec::new();
+    for namespace in ["a", "b"] {
+        for class in ["", "c", "d"] {
+            for identity in [SharedIdentity::SystemAssigned, client()] {
+                for vault in ["kv1", "kv2"] {
+                    for object in ["secret/x", "secret/y", "secret/z", "cert/x", "cert/y", "cert/z"]
+                    {
+                        all.push(access(namespace, class, identity, &format!("{vault}/{object}")));
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn a_suggestion_allows_exactly_what_was_read(
+        reads in prop::collection::btree_set(any_access(), 0..40),
+    ) {
+        let suggestion = reads.iter().cloned().collect::<ObservedReads>().suggest();
+        let text = serde_json::to_string(&suggestion.policy.to_document()).unwrap();
+        let policy = Policy::parse(&text).unwrap();
+        prop_assert_eq!(&policy, &suggestion.policy);
+        for access in every_access() {
+            let allowed = policy.judge(&access).is_allowed();
+            prop_assert_eq!(allowed, reads.contains(&access), "{:?}", access);
+        }
+    }
+
+    #[test]
+    fn any_text_is_refused_or_read_and_never_more(text in "\\PC{0,200}") {
+        if let Ok(policy) = Policy::parse(&text) {
+            prop_assert!(policy.is_empty());
+        }
+    }
+}

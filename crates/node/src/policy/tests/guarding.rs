@@ -1,0 +1,189 @@
+//! The guard before the provider.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use lanyard_api::SecretProviderClass;
+use lanyard_clock::{ManualClock, SharedClock};
+use lanyard_keyvault::{Pod, Proofs};
+use lanyard_vocabulary::OutcomeCode;
+
+use super::*;
+use crate::audit::{AuditSink, AuditTrail, verify_chain};
+use crate::provider::{FillRequest, Filling, ObjectVersion, Provider, Refusal, Urgency};
+
+/// Gives every object in version `v1`, and counts how often it is asked.
+#[derive(Debug, Default)]
+struct Vaults {
+    asked: AtomicUsize,
+    refuse: bool,
+}
+
+#[async_trait]
+impl Provider for Vaults {
+    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.refuse {
+            return Err(Refusal::new(OutcomeCode::VaultForbidden, "403 from the vault"));
+        }
+        let parameters = request.class.parse_parameters().unwrap();
+        let versions = parameters.objects.iter().map(|entry| ObjectVersion {
+            id: format!("{}/{}", entry.kind, entry.name),
+            version: "v1".to_owned(),
+        });
+        let versions = versions.collect();
+        Ok(Filling { files: Vec::new(), versions, stamps: BTreeMap::new(), stale_since: None })
+    }
+}
+
+struct Node {
+    vaults: Arc<Vaults>,
+    guard: GuardedProvider,
+    audit: AuditTrail,
+    directory: tempfile::TempDir,
+}
+
+impl Node {
+    fn new(mode: PolicyMode, vaults: Vaults) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let policy = directory.path().join("policy.yaml");
+        std::fs::write(&policy, POLICY).unwrap();
+        let policy = Arc::new(PolicyKeeper::load(&policy).unwrap());
+        let sink = AuditSink::File(directory.path().join("audit.jsonl"));
+        let audit = AuditTrail::begin(&sink, clock()).unwrap();
+        let vaults = Arc::new(vaults);
+        let inner: Arc<dyn Provider> = Arc::<Vaults>::clone(&vaults);
+        let guard = GuardedProvider::new(inner, policy, mode, audit.clone());
+        Self { vaults, guard, audit, directory }
+    }
+
+    async fn mount(&self, namespace: &str, identity: &[(&str, &str)]) -> Result<Filling, Refusal> {
+        let mut parameters = BTreeMap::from([
+            ("keyvaultName".to_owned(), "hcp-1".to_owned()),
+            ("tenantId".to_owned(), "tenant".to_owned()),
+            (
+                "objects".to_owned(),
+                "array:\n  - |\n    objectName: disk\n    objectType: secret\n  - |\n    \
+                 objectName: top\n    objectType: key\n"
+                    .to_owned(),
+            ),
+        ]);
+        parameters
+            .extend(identity.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())));
+        let mut class = SecretProviderClass::default();
+        class.metadata.name = Some("disk".to_owned());
+        class.spec.parameters = Some(parameters);
+        let pod = Pod {
+            namespace: namespace.to_owned(),
+            name: "pod".to_owned(),
+            uid: "uid".to_owned(),
+            service_account: "account".to_owned(),
+        };
+        let request = FillRequest {
+            class: &class,
+            pod: &pod,
+            attributes: &BTreeMap::new(),
+            proofs: &Proofs::default(),
+            target: "/target",
+            urgency: Urgency::Mount,
+            mounted: &[],
+        };
+        self.guard.fill(&request).await
+    }
+
+    fn asked(&self) -> usize {
+        self.vaults.asked.load(Ordering::Relaxed)
+    }
+
+    /// The events of the trail after its beginning, as `event object verdict`.
+    fn trail(&self) -> Vec<String> {
+        self.audit.flush();
+        let text = std::fs::read_to_string(self.directory.path().join("audit.jsonl")).unwrap();
+        verify_chain(text.lines()).unwrap();
+        let values = text.lines().skip(1).map(|line| {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            let text = |field: &str| value[field].as_str().unwrap_or("-").to_owned();
+            [text("event"), text("object"), text("version"), text("verdict")].join(" ")
+        });
+        values.collect()
+    }
+}
+
+fn clock() -> SharedClock {
+    Arc::new(ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap()))
+}
+
+const MANAGED: &[(&str, &str)] = &[("useVMManagedIdentity", "true")];
+const WORKLOAD: &[(&str, &str)] = &[("clientID", "11111111-2222-3333-4444-555555555555")];
+
+#[tokio::test]
+async fn enforce_denies_before_anything_is_asked_for_and_names_what_is_missing() {
+    let node = Node::new(PolicyMode::Enforce, Vaults::default());
+    let refusal = node.mount("default", MANAGED).await.unwrap_err();
+    assert_eq!(refusal.code, OutcomeCode::PolicyDenied);
+    for part in ["`default`", "`secret/disk`, `key/top`", "`hcp-1`", "`system-assigned`"] {
+        assert!(refusal.message.contains(part), "{part}: {}", refusal.message);
+    }
+    assert_eq!(node.asked(), 0);
+    assert_eq!(node.trail(), ["denied secret/disk - unmatched", "denied key/top - unmatched"]);
+}
+
+#[tokio::test]
+async fn one_object_that_no_rule_allows_denies_the_volume() {
+    let node = Node::new(PolicyMode::Enforce, Vaults::default());
+    let identity = [
+        ("useVMManagedIdentity", "true"),
+        ("userAssignedIdentityID", "11111111-2222-3333-4444-555555555555"),
+    ];
+    let refusal = node.mount("ocm-1", &identity).await.unwrap_err();
+    assert!(refusal.message.contains("`key/top`") && !refusal.message.contains("secret/disk"));
+    assert_eq!((node.asked(), node.trail().len()), (0, 1));
+}
+
+#[tokio::test]
+async fn audit_reads_and_records_once_for_each_pod_and_version() {
+    let node = Node::new(PolicyMode::Audit, Vaults::default());
+    for _ in 0..3 {
+        node.mount("default", MANAGED).await.unwrap();
+    }
+    assert_eq!(node.asked(), 3);
+    assert_eq!(node.trail(), ["read secret/disk v1 unmatched", "read key/top v1 unmatched"]);
+}
+
+#[tokio::test]
+async fn an_identity_of_the_pod_itself_is_judged_by_azure_alone() {
+    let node = Node::new(PolicyMode::Enforce, Vaults::default());
+    node.mount("default", WORKLOAD).await.unwrap();
+    node.mount("default", &[]).await.unwrap();
+    assert_eq!(node.trail().len(), 4);
+    assert!(node.trail().iter().all(|line| line.ends_with(" azure")));
+}
+
+#[tokio::test]
+async fn what_the_vault_refused_is_recorded_with_its_outcome() {
+    let node = Node::new(PolicyMode::Audit, Vaults { refuse: true, ..Vaults::default() });
+    node.mount("default", MANAGED).await.unwrap_err();
+    assert_eq!(node.trail(), ["refused secret/disk - unmatched", "refused key/top - unmatched"]);
+    let text = std::fs::read_to_string(node.directory.path().join("audit.jsonl")).unwrap();
+    assert!(text.contains("\"outcome\":\"VaultForbidden\""), "{text}");
+}
+
+#[tokio::test]
+async fn what_audit_recorded_becomes_the_policy_that_allows_exactly_that() {
+    let node = Node::new(PolicyMode::Audit, Vaults::default());
+    node.mount("default", MANAGED).await.unwrap();
+    node.mount("other", WORKLOAD).await.unwrap();
+    node.audit.flush();
+    let text = std::fs::read_to_string(node.directory.path().join("audit.jsonl")).unwrap();
+    let mut observed = ObservedReads::default();
+    observed.add_lines(text.lines().chain(["no record", "{\"event\":\"of-tomorrow\"}"]));
+    let suggestion = observed.suggest();
+    assert_eq!((suggestion.accesses, suggestion.unreadable.len()), (2, 1));
+    let system = SharedIdentity::SystemAssigned;
+    let judged = |namespace, what| {
+        suggestion.policy.judge(&access(namespace, "disk", system, what)).is_allowed()
+    };
+    assert!(judged("default", "hcp-1/secret/disk") && judged("default", "hcp-1/key/top"));
+    assert!(!judged("default", "hcp-1/secret/top") && !judged("other", "hcp-1/secret/disk"));
+}
