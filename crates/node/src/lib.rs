@@ -52,7 +52,9 @@ pub use order::MountOrder;
 pub use path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
 pub use payload::{FileEntry, PayloadProblem};
 pub use provider::{
-    FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stamps, Urgency,
+    FillRequest, FilledFile, Filling, ObjectVersion, ParseProviderNameError, PodOverrides,
+    Provider, ProviderName, ProviderRegistry, Refusal, ServedProvider, SocketProviders,
+    SocketSettings, Stamps, Urgency,
 };
 pub use reporter::{
     NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,

@@ -3,6 +3,13 @@
 //! The Key Vault provider is in this process; any other is asked over its socket, with the
 //! protocol of the Secrets Store CSI driver. The publisher does not know which it talks to.
 
+mod attributes;
+mod name;
+mod registry;
+mod serve;
+mod socket;
+mod tokens;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -13,6 +20,12 @@ use lanyard_keyvault::{Pod, Proofs, RetryClass, SecretBytes};
 use lanyard_vocabulary::{Healing, OutcomeCode};
 
 use crate::path::FilePath;
+
+pub use attributes::PodOverrides;
+pub use name::{ParseProviderNameError, ProviderName};
+pub use registry::ProviderRegistry;
+pub use serve::ServedProvider;
+pub use socket::{SocketProviders, SocketSettings};
 
 /// Fills volumes.
 #[async_trait]

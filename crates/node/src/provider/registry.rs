@@ -1,0 +1,147 @@
+//! Which provider fills a volume.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lanyard_api::SecretProviderClass;
+use lanyard_vocabulary::OutcomeCode;
+
+use crate::provider::attributes::PodOverrides;
+use crate::provider::socket::SocketProviders;
+use crate::provider::{FillRequest, Filling, Provider, Refusal};
+
+/// Chooses the provider that `spec.provider` of the class names: `azure` in this process, every
+/// other one by its socket.
+pub struct ProviderRegistry {
+    azure: Option<Arc<dyn Provider>>,
+    sockets: Arc<SocketProviders>,
+    overrides: PodOverrides,
+}
+
+impl ProviderRegistry {
+    /// A registry. Without an `azure` of its own it looks for the socket of that name too, so that
+    /// the upstream provider can stay while the driver changes.
+    pub const fn new(
+        azure: Option<Arc<dyn Provider>>,
+        sockets: Arc<SocketProviders>,
+        overrides: PodOverrides,
+    ) -> Self {
+        Self { azure, sockets, overrides }
+    }
+}
+
+impl fmt::Debug for ProviderRegistry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ProviderRegistry")
+            .field("azure", &self.azure)
+            .field("overrides", &self.overrides)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Provider for ProviderRegistry {
+    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+        let class = self.overrides.applied(request.class, request.attributes);
+        let missing = missing_fields(&class);
+        if !missing.is_empty() {
+            let metadata = &class.metadata;
+            return Err(Refusal::new(
+                OutcomeCode::SecretProviderClassInvalid,
+                format!(
+                    "SecretProviderClass {}/{} does not say {}",
+                    metadata.namespace.as_deref().unwrap_or_default(),
+                    metadata.name.as_deref().unwrap_or_default(),
+                    missing.join(" and "),
+                ),
+            ));
+        }
+        let request = FillRequest { class: &class, ..*request };
+        match &self.azure {
+            Some(azure) if class.spec.provider.as_deref() == Some(SecretProviderClass::AZURE) => {
+                azure.fill(&request).await
+            }
+            _ => self.sockets.fill(&request).await,
+        }
+    }
+}
+
+fn missing_fields(class: &SecretProviderClass) -> Vec<&'static str> {
+    let spec = &class.spec;
+    let mut missing = Vec::new();
+    if spec.provider.as_deref().unwrap_or_default().is_empty() {
+        missing.push("`spec.provider`");
+    }
+    if spec.parameters.as_ref().is_none_or(std::collections::BTreeMap::is_empty) {
+        missing.push("`spec.parameters`");
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lanyard_clock::ManualClock;
+    use lanyard_keyvault::{Pod, Proofs};
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::provider::{SocketSettings, Urgency};
+
+    /// Remembers the vaults that it was asked for.
+    #[derive(Debug, Default)]
+    struct Vaults(Mutex<Vec<String>>);
+
+    #[async_trait]
+    impl Provider for Vaults {
+        async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+            let parameters = request.class.spec.parameters.clone().unwrap_or_default();
+            self.0.lock().push(parameters["keyvaultName"].clone());
+            Err(Refusal::new(OutcomeCode::VaultUnavailable, "a test"))
+        }
+    }
+
+    async fn outcome(
+        provider: &str,
+        azure: Option<Arc<dyn Provider>>,
+        overrides: PodOverrides,
+    ) -> OutcomeCode {
+        let directories = vec![std::path::PathBuf::from("/nonexistent")];
+        let settings = SocketSettings { directories, ..SocketSettings::default() };
+        let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
+        let sockets = Arc::new(SocketProviders::new(settings, Arc::new(clock)));
+        let registry = ProviderRegistry::new(azure, sockets, overrides);
+        let map = |text: &str| BTreeMap::from([("keyvaultName".to_owned(), text.to_owned())]);
+        let mut class = SecretProviderClass::default();
+        class.spec.provider = Some(provider.to_owned());
+        class.spec.parameters = Some(map("of-the-class"));
+        let [namespace, name, uid, service_account] = ["n", "p", "u", "s"].map(str::to_owned);
+        let request = FillRequest {
+            class: &class,
+            pod: &Pod { namespace, name, uid, service_account },
+            attributes: &map("of-the-pod"),
+            proofs: &Proofs::default(),
+            target: "/target",
+            urgency: Urgency::Mount,
+            mounted: &[],
+        };
+        registry.fill(&request).await.unwrap_err().code
+    }
+
+    #[tokio::test]
+    async fn azure_is_in_this_process_unless_it_is_not_wanted_there() {
+        let vaults = Arc::new(Vaults::default());
+        let azure = || -> Option<Arc<dyn Provider>> { Some(Arc::<Vaults>::clone(&vaults)) };
+        let refused = PodOverrides::Refused;
+        assert_eq!(outcome("azure", azure(), refused).await, OutcomeCode::VaultUnavailable);
+        assert_eq!(outcome("Azure", azure(), refused).await, OutcomeCode::ProviderNotFound);
+        assert_eq!(outcome("azure", None, refused).await, OutcomeCode::ProviderNotFound);
+        assert_eq!(outcome("", azure(), refused).await, OutcomeCode::SecretProviderClassInvalid);
+        let allowed = outcome("azure", azure(), PodOverrides::Allowed).await;
+        assert_eq!(allowed, OutcomeCode::VaultUnavailable);
+        assert_eq!(*vaults.0.lock(), ["of-the-class", "of-the-pod"]);
+    }
+}

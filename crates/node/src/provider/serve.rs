@@ -1,0 +1,138 @@
+//! `azure.sock`: our Key Vault provider for other people's drivers, and for the Secret sync
+//! controller.
+//!
+//! Upstream drivers (v1.5.6, v1.6.0) and `secrets-store-sync-controller` call the provider protocol
+//! `v1alpha1`. The requests differ little: the controller sends the path `/mnt/secrets-store`, names
+//! itself as the pod, and always `{}` as secrets.
+//!
+//! What a caller says about the pod is believed: the socket is open to root alone. A driver lays the
+//! volume's attributes over the class before it calls, so here nobody can tell the class's word from
+//! the pod's; the policy judges what is asked for all the same.
+
+mod ask;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use lanyard_grpc::provider::csi_driver_provider_server::CsiDriverProvider;
+use lanyard_grpc::provider::{
+    File, MountRequest, MountResponse, ObjectVersion as WireVersion, VersionRequest,
+    VersionResponse,
+};
+use lanyard_keyvault::RetryClass;
+use lanyard_vocabulary::{Healing, OutcomeCode};
+use tonic::{Code, Request, Response, Status};
+
+use crate::provider::socket::PROTOCOL;
+use crate::provider::{Filling, Provider, Refusal};
+
+use ask::MountAsk;
+
+/// The name that `Version` gives.
+const RUNTIME: &str = "lanyard";
+
+/// Answers the provider protocol out of a provider of this process.
+pub struct ServedProvider {
+    provider: Arc<dyn Provider>,
+}
+
+impl ServedProvider {
+    /// Serves this provider; behind the policy, if there is one.
+    pub const fn new(provider: Arc<dyn Provider>) -> Self {
+        Self { provider }
+    }
+}
+
+impl fmt::Debug for ServedProvider {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ServedProvider").field("provider", &self.provider).finish()
+    }
+}
+
+#[tonic::async_trait]
+impl CsiDriverProvider for ServedProvider {
+    /// Says the version of the protocol whatever the caller's is, as upstream providers do.
+    async fn version(
+        &self,
+        _request: Request<VersionRequest>,
+    ) -> Result<Response<VersionResponse>, Status> {
+        Ok(Response::new(VersionResponse {
+            version: PROTOCOL.to_owned(),
+            runtime_name: RUNTIME.to_owned(),
+            runtime_version: env!("CARGO_PKG_VERSION").to_owned(),
+        }))
+    }
+
+    async fn mount(
+        &self,
+        request: Request<MountRequest>,
+    ) -> Result<Response<MountResponse>, Status> {
+        let ask = MountAsk::parse(request.into_inner()).map_err(|problem| {
+            status_of(&Refusal::new(OutcomeCode::InvalidRequest, problem.to_string()).with_hint(
+                "see the driver: kubelets give it pod name and namespace (`podInfoOnMount`)",
+            ))
+        })?;
+        let filled = self.provider.fill(&ask.request()).await;
+        match filled {
+            Ok(filling) => Ok(Response::new(answer(filling, ask.permission))),
+            Err(refusal) => {
+                tracing::warn!(
+                    pod = %ask.pod,
+                    code = %refusal.code,
+                    hint = refusal.hint,
+                    "a mount through the provider's socket failed: {refusal}"
+                );
+                Err(status_of(&refusal))
+            }
+        }
+    }
+}
+
+/// The answer; a file without a mode of its own gets that of the request.
+fn answer(filling: Filling, permission: u32) -> MountResponse {
+    let file = |file: crate::provider::FilledFile| File {
+        path: file.path.as_str().to_owned(),
+        mode: i32::try_from(file.mode.unwrap_or(permission)).unwrap_or_default(),
+        contents: file.content.expose().to_vec(),
+    };
+    let version = |object: crate::provider::ObjectVersion| WireVersion {
+        id: object.id,
+        version: object.version,
+    };
+    MountResponse {
+        object_version: filling.versions.into_iter().map(version).collect(),
+        error: None,
+        files: filling.files.into_iter().map(file).collect(),
+    }
+}
+
+/// The status for a driver that is not ours. Upstream's provider calls everything `Unknown`; these
+/// are chosen for what drivers and kubelets make of them.
+fn status_of(refusal: &Refusal) -> Status {
+    let heals = match refusal.code.healing() {
+        Healing::Never => " (this does not heal by itself)",
+        Healing::ByItself => "",
+    };
+    let text = format!("{}: {refusal}{heals}; hint: {}", refusal.code, refusal.hint);
+    Status::new(status_code(refusal), text)
+}
+
+/// A driver asks again at once on `Unavailable`, so what throttles must not be called that.
+const fn status_code(refusal: &Refusal) -> Code {
+    match refusal.retry {
+        RetryClass::Throttled { .. } => Code::ResourceExhausted,
+        RetryClass::Denied => Code::PermissionDenied,
+        RetryClass::Invalid => match refusal.code {
+            OutcomeCode::PolicyDenied => Code::PermissionDenied,
+            OutcomeCode::ObjectNotFound => Code::NotFound,
+            OutcomeCode::InvalidRequest | OutcomeCode::SecretProviderClassInvalid => {
+                Code::InvalidArgument
+            }
+            _ => Code::FailedPrecondition,
+        },
+        // Of a class that is not known yet the best is hoped.
+        _ => Code::Unavailable,
+    }
+}

@@ -1,0 +1,113 @@
+//! What a driver asks for, parsed.
+
+use std::collections::BTreeMap;
+
+use lanyard_api::SecretProviderClass;
+use lanyard_grpc::provider::MountRequest;
+use lanyard_keyvault::{Pod, Proofs};
+
+use crate::provider::attributes::{
+    CLASS, KUBELET, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS,
+};
+use crate::provider::tokens::{JsonPlace, parse, parse_secrets, parse_tokens};
+use crate::provider::{FillRequest, ObjectVersion, Urgency};
+
+/// A mount that a driver asks for.
+#[derive(Debug)]
+pub(super) struct MountAsk {
+    /// The class, put together from the attributes.
+    pub(super) class: SecretProviderClass,
+    /// Whose volume it is, by the word of the driver.
+    pub(super) pod: Pod,
+    attributes: BTreeMap<String, String>,
+    proofs: Proofs,
+    target: String,
+    mounted: Vec<ObjectVersion>,
+    /// The mode of files that name none.
+    pub(super) permission: u32,
+}
+
+/// A request is not one that can be served. Nothing in it is repeated: it holds tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AskProblem {
+    /// The attributes are no JSON object of texts.
+    #[error("the attributes cannot be read: {0}")]
+    Attributes(JsonPlace),
+    /// The secrets are no JSON object of texts.
+    #[error("the secrets cannot be read: {0}")]
+    Secrets(JsonPlace),
+    /// The permission is no number, or not a mode.
+    #[error("the permission is not a JSON number from 0 to 511")]
+    Permission,
+    /// A mandatory attribute is missing.
+    #[error("the attribute `{0}` is missing")]
+    Missing(&'static str),
+    /// The tokens are not what a kubelet writes.
+    #[error("the attribute `csi.storage.k8s.io/serviceAccount.tokens` cannot be read: {0}")]
+    Tokens(JsonPlace),
+}
+
+impl MountAsk {
+    /// Reads a request. The first problem, in the order in which the upstream provider looks:
+    /// people compare messages.
+    pub(super) fn parse(mut request: MountRequest) -> Result<Self, AskProblem> {
+        let mut attributes: BTreeMap<String, String> =
+            parse(&request.attributes).map_err(AskProblem::Attributes)?;
+        let secrets = parse_secrets(&request.secrets).map_err(AskProblem::Secrets)?;
+        let permission: u32 =
+            parse(&request.permission).map_err(|JsonPlace { .. }| AskProblem::Permission)?;
+        if permission > 0o777 {
+            return Err(AskProblem::Permission);
+        }
+        let text = |key| attributes.get(key).map(|text: &String| text.trim().to_owned());
+        let required =
+            |key| text(key).filter(|text| !text.is_empty()).ok_or(AskProblem::Missing(key));
+        let name = required(POD_NAME)?;
+        let namespace = required(POD_NAMESPACE)?;
+        let uid = text(POD_UID).unwrap_or_default();
+        let service_account = text(SERVICE_ACCOUNT).unwrap_or_default();
+        let tokens = attributes.remove(TOKENS).map(zeroize::Zeroizing::new);
+        let tokens = tokens.as_ref().map_or("", |text| text.as_str());
+        let tokens = parse_tokens(tokens).map_err(AskProblem::Tokens)?;
+        let current = std::mem::take(&mut request.current_object_version).into_iter();
+        Ok(Self {
+            class: class_of(&namespace, &attributes),
+            pod: Pod { namespace, name, uid, service_account },
+            attributes,
+            proofs: Proofs { tokens, secrets },
+            target: std::mem::take(&mut request.target_path),
+            mounted: current
+                .map(|object| ObjectVersion { id: object.id, version: object.version })
+                .collect(),
+            permission,
+        })
+    }
+
+    /// The same for a provider. A driver that says what is mounted (v1.5) is rotating; another one
+    /// may be starting a pod.
+    pub(super) fn request(&self) -> FillRequest<'_> {
+        let urgency = if self.mounted.is_empty() { Urgency::Mount } else { Urgency::Rotation };
+        FillRequest {
+            class: &self.class,
+            pod: &self.pod,
+            attributes: &self.attributes,
+            proofs: &self.proofs,
+            target: &self.target,
+            urgency,
+            mounted: &self.mounted,
+        }
+    }
+}
+
+/// The class behind the attributes: everything that is not the kubelet's is a parameter.
+fn class_of(namespace: &str, attributes: &BTreeMap<String, String>) -> SecretProviderClass {
+    let mut class = SecretProviderClass::default();
+    class.metadata.namespace = Some(namespace.to_owned());
+    class.metadata.name = attributes.get(CLASS).cloned();
+    class.spec.provider = Some(SecretProviderClass::AZURE.to_owned());
+    let parameters =
+        attributes.iter().filter(|(key, _)| !key.starts_with(KUBELET) && *key != CLASS);
+    class.spec.parameters =
+        Some(parameters.map(|(key, text)| (key.clone(), text.clone())).collect());
+    class
+}

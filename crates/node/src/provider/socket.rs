@@ -1,0 +1,177 @@
+//! Other people's providers, each asked over its socket.
+//!
+//! The client of the provider protocol `v1alpha1`, with the rules of the Secrets Store CSI driver
+//! v1.6.0: sockets `<directory>/<name>.sock`, connections made at the first use and kept, calls that
+//! wait for a provider that is starting, three attempts where it is unavailable, a limit to the size
+//! of an answer. Different here:
+//!
+//! | | upstream | here |
+//! |---|---|---|
+//! | who may listen | anybody | root, in directories of root |
+//! | how long a call waits for a listener | until the kubelet gives up (2 min) | 10 s, then the outcome says why |
+//! | an answer with versions and without files | success, and an empty volume | an error |
+//! | file mode 0 | a file that nobody may read | the mode of the volume |
+//! | hostile paths, modes and ids | found one by one while writing | all told before anything is written |
+//! | volume attributes | override the class | do not ([`PodOverrides`](super::PodOverrides)) |
+
+mod connection;
+mod message;
+mod place;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lanyard_clock::SharedClock;
+use lanyard_grpc::provider::csi_driver_provider_client::CsiDriverProviderClient;
+use lanyard_grpc::provider::{MountRequest, MountResponse, VersionRequest};
+use parking_lot::Mutex;
+use tonic::Code;
+use tonic::transport::Channel;
+
+use crate::provider::name::ProviderName;
+use crate::provider::{FillRequest, Filling, Provider, Refusal};
+
+use message::{content_size, mount_request, parse_answer};
+
+/// The version of the protocol.
+pub(crate) const PROTOCOL: &str = "v1alpha1";
+
+/// How often an unavailable provider is asked.
+const ATTEMPTS: u32 = 3;
+/// The pause after the first attempt; each later one is a tenth longer.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long a call may take in all. The kubelet gives up after two minutes, and should be told why.
+const DEADLINE: Duration = Duration::from_secs(110);
+/// How long a health check may take.
+const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Where other providers are found, and what they may send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketSettings {
+    /// The directories with their sockets, in the order in which they are searched.
+    pub directories: Vec<PathBuf>,
+    /// `--max-call-recv-msg-size`: the largest answer, in bytes.
+    pub largest_answer: usize,
+}
+
+impl Default for SocketSettings {
+    /// The directories of the Secrets Store CSI driver, and 4 MiB.
+    fn default() -> Self {
+        let directories =
+            ["/etc/kubernetes/secrets-store-csi-providers", "/var/run/secrets-store-csi-providers"];
+        Self { directories: directories.map(PathBuf::from).into(), largest_answer: 4 << 20 }
+    }
+}
+
+/// The providers that listen on this node.
+#[derive(Debug)]
+pub struct SocketProviders {
+    settings: SocketSettings,
+    clock: SharedClock,
+    connected: Mutex<BTreeMap<ProviderName, (PathBuf, Channel)>>,
+}
+
+impl SocketProviders {
+    /// Providers with these settings. Nothing is connected yet.
+    pub const fn new(settings: SocketSettings, clock: SharedClock) -> Self {
+        Self { settings, clock, connected: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// Asks every provider that was asked before whether it is there, again and again, and logs
+    /// what it says (`--provider-health-check`). Ends never.
+    pub async fn watch_health(&self, interval: Duration) {
+        loop {
+            self.clock.sleep(interval).await;
+            self.check_health().await;
+        }
+    }
+
+    /// One round of [`SocketProviders::watch_health`]: the providers that did not answer.
+    pub(crate) async fn check_health(&self) -> Vec<ProviderName> {
+        let connected: Vec<_> = {
+            let connected = self.connected.lock();
+            connected.iter().map(|(name, (_, channel))| (name.clone(), channel.clone())).collect()
+        };
+        let mut failed = Vec::new();
+        for (name, channel) in connected {
+            let mut client = CsiDriverProviderClient::new(channel);
+            let asked = client.version(VersionRequest { version: PROTOCOL.to_owned() });
+            let answer = tokio::select! {
+                answer = asked => answer.map_err(|status| status.code().description()),
+                () = self.clock.sleep(HEALTH_DEADLINE) => Err("no answer within five seconds"),
+            };
+            match answer {
+                Ok(_) => tracing::debug!(provider = %name, "the provider is there"),
+                Err(reason) => {
+                    tracing::warn!(provider = %name, reason, "the provider is not well");
+                    failed.push(name);
+                }
+            }
+        }
+        failed
+    }
+
+    /// Asks a provider, waiting for one that starts and again where it is unavailable.
+    async fn ask(
+        &self,
+        name: &ProviderName,
+        request: &MountRequest,
+    ) -> Result<MountResponse, refusal::AskError> {
+        let mut pause = FIRST_PAUSE;
+        let mut attempt = 1;
+        loop {
+            let channel = self.channel(name).await?;
+            let mut client = CsiDriverProviderClient::new(channel)
+                .max_decoding_message_size(self.settings.largest_answer);
+            let status = match client.mount(request.clone()).await {
+                Ok(answer) => return Ok(answer.into_inner()),
+                Err(status) => status,
+            };
+            if status.code() != Code::Unavailable || attempt == ATTEMPTS {
+                return Err(refusal::AskError::Status { status, attempts: attempt });
+            }
+            self.connected.lock().remove(name);
+            self.clock.sleep(pause).await;
+            pause = (pause * 11 / 10).min(LONGEST_PAUSE);
+            attempt += 1;
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for SocketProviders {
+    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+        let name: ProviderName = request
+            .class
+            .spec
+            .provider
+            .as_deref()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|error| refusal::of_name(&error))?;
+        let message = mount_request(request);
+        let asked = tokio::select! {
+            asked = self.ask(&name, &message) => asked,
+            () = self.clock.sleep(DEADLINE) => Err(refusal::AskError::Deadline),
+        };
+        let answer = asked
+            .map_err(|error| refusal::of_call(&name, &self.settings, &error, request.proofs))?;
+        let size = content_size(&answer);
+        if size > message::LARGE_ANSWER {
+            tracing::warn!(
+                provider = %name,
+                pod = %request.pod,
+                size,
+                "the volume holds more than 1 MiB: its files may be too large for a Secret"
+            );
+        }
+        parse_answer(answer).map_err(|problems| refusal::of_answer(&name, &problems))
+    }
+}

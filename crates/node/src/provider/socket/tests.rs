@@ -1,0 +1,403 @@
+//! Other people's providers, good, late, broken and hostile.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lanyard_api::SecretProviderClass;
+use lanyard_clock::{Clock, ManualClock};
+use lanyard_grpc::PrivateSocket;
+use lanyard_grpc::provider::csi_driver_provider_server::{
+    CsiDriverProvider, CsiDriverProviderServer,
+};
+use lanyard_grpc::provider::{Error, File, ObjectVersion as WireVersion, VersionResponse};
+use lanyard_keyvault::{Pod, Proofs, RetryClass};
+use lanyard_vocabulary::OutcomeCode;
+use proptest::prelude::*;
+use tokio::task::JoinHandle;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+use super::message::AnswerProblem;
+use super::*;
+use crate::provider::Urgency;
+use crate::provider::tokens::{parse_secrets, parse_tokens};
+
+const TOKENS: &str =
+    r#"{"aud":{"token":"planted-token","expirationTimestamp":"2026-11-21T12:00:00Z"}}"#;
+
+/// A provider that does what a test says.
+struct Mock {
+    calls: Arc<AtomicU32>,
+    answer: Box<dyn Fn(u32, MountRequest) -> Result<MountResponse, Status> + Send + Sync>,
+}
+
+#[tonic::async_trait]
+impl CsiDriverProvider for Mock {
+    async fn version(
+        &self,
+        request: Request<VersionRequest>,
+    ) -> Result<Response<VersionResponse>, Status> {
+        let version = request.into_inner().version;
+        Ok(Response::new(VersionResponse { version, ..VersionResponse::default() }))
+    }
+
+    async fn mount(
+        &self,
+        request: Request<MountRequest>,
+    ) -> Result<Response<MountResponse>, Status> {
+        let call = self.calls.fetch_add(1, Ordering::SeqCst);
+        (self.answer)(call, request.into_inner()).map(Response::new)
+    }
+}
+
+struct Node {
+    directory: tempfile::TempDir,
+    clock: ManualClock,
+    providers: Arc<SocketProviders>,
+    calls: Arc<AtomicU32>,
+    servers: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.servers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Node {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
+        let places = ["first", "second"].map(|name| directory.path().join(name));
+        for place in &places {
+            std::fs::create_dir(place).unwrap();
+            std::fs::set_permissions(place, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let settings = SocketSettings { directories: places.into(), ..SocketSettings::default() };
+        let providers = Arc::new(SocketProviders::new(settings, Arc::new(clock.clone())));
+        Self { directory, clock, providers, calls: Arc::default(), servers: Vec::new() }
+    }
+
+    fn serve(
+        &mut self,
+        place: &str,
+        answer: impl Fn(u32, MountRequest) -> Result<MountResponse, Status> + Send + Sync + 'static,
+    ) {
+        let path = self.directory.path().join(place);
+        let (incoming, file) = PrivateSocket::bind(&path).unwrap().split();
+        let mock = Mock { calls: Arc::clone(&self.calls), answer: Box::new(answer) };
+        self.servers.push(tokio::spawn(async move {
+            let server = Server::builder().add_service(CsiDriverProviderServer::new(mock));
+            server.serve_with_incoming(incoming).await.unwrap();
+            drop(file);
+        }));
+    }
+
+    async fn fill(&self, provider: &str) -> Result<Filling, Refusal> {
+        let mut class = SecretProviderClass::default();
+        class.spec.provider = Some(provider.to_owned());
+        class.spec.parameters = Some([("of".to_owned(), "class".to_owned())].into());
+        let [namespace, name, uid, service_account] = ["n", "p", "u", "s"].map(str::to_owned);
+        let pod = Pod { namespace, name, uid, service_account };
+        let attributes = [
+            ("of".to_owned(), "pod".to_owned()),
+            ("secretProviderClass".to_owned(), "c".to_owned()),
+            ("csi.storage.k8s.io/ephemeral".to_owned(), "true".to_owned()),
+        ]
+        .into();
+        let proofs = Proofs {
+            tokens: parse_tokens(TOKENS).unwrap(),
+            secrets: parse_secrets(r#"{"key":"planted-secret"}"#).unwrap(),
+        };
+        let request = FillRequest {
+            class: &class,
+            pod: &pod,
+            attributes: &attributes,
+            proofs: &proofs,
+            target: "/target",
+            urgency: Urgency::Mount,
+            mounted: &[],
+        };
+        self.providers.fill(&request).await
+    }
+
+    /// Fills while the clock goes on whenever somebody sleeps on it beyond the deadline of the call.
+    async fn fill_in_time(&self, provider: &str) -> Result<Filling, Refusal> {
+        let fill = self.fill(provider);
+        tokio::pin!(fill);
+        loop {
+            tokio::select! {
+                biased;
+                filled = &mut fill => return filled,
+                () = tokio::task::yield_now() => {
+                    if self.clock.next_due().is_some_and(|due| due <= LONGEST_PAUSE) {
+                        self.clock.advance(self.clock.next_due().unwrap_or_default());
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn file(path: &str, contents: &[u8]) -> File {
+    with_mode(path, 0o644, contents)
+}
+
+fn with_mode(path: &str, mode: i32, contents: &[u8]) -> File {
+    File { path: path.to_owned(), mode, contents: contents.to_vec() }
+}
+
+fn version(id: &str, version: &str) -> WireVersion {
+    WireVersion { id: id.to_owned(), version: version.to_owned() }
+}
+
+fn good() -> MountResponse {
+    MountResponse {
+        object_version: vec![version("a", "1")],
+        error: None,
+        files: vec![file("a", b"content")],
+    }
+}
+
+#[tokio::test]
+async fn a_provider_is_told_the_class_the_pod_and_its_proofs_and_gives_the_volume() {
+    let mut node = Node::new();
+    node.serve("second/mock.sock", |_, request| {
+        let told: BTreeMap<String, String> = serde_json::from_str(&request.attributes).unwrap();
+        let expected = [
+            ("of", "class"),
+            ("secretProviderClass", "c"),
+            ("csi.storage.k8s.io/ephemeral", "true"),
+            ("csi.storage.k8s.io/pod.name", "p"),
+            ("csi.storage.k8s.io/pod.namespace", "n"),
+            ("csi.storage.k8s.io/pod.uid", "u"),
+            ("csi.storage.k8s.io/serviceAccount.name", "s"),
+            ("csi.storage.k8s.io/serviceAccount.tokens", TOKENS),
+        ];
+        let expected = expected.map(|(key, text)| (key.to_owned(), text.to_owned()));
+        assert_eq!(told, BTreeMap::from(expected));
+        assert_eq!(request.secrets, r#"{"key":"planted-secret"}"#);
+        assert_eq!((request.permission.as_str(), request.target_path.as_str()), ("420", "/target"));
+        Ok(MountResponse {
+            object_version: vec![version("b", "1"), version("a", "1"), version("b", "2")],
+            error: Some(Error::default()),
+            files: vec![file("a", b"content"), with_mode("d/b", 0, b"")],
+        })
+    });
+    let filling = node.fill("mock").await.unwrap();
+    let versions: Vec<_> =
+        filling.versions.iter().map(|it| format!("{}@{}", it.id, it.version)).collect();
+    assert_eq!(versions, ["a@1", "b@2"]);
+    let files: Vec<_> = filling.files.iter().map(|it| (it.path.as_str(), it.mode)).collect();
+    assert_eq!(files, [("a", Some(0o644)), ("d/b", None)]);
+    assert_eq!(filling.files[0].content.expose(), b"content");
+}
+
+#[tokio::test]
+async fn the_first_directory_with_the_socket_wins() {
+    let mut node = Node::new();
+    for place in ["second/mock.sock", "first/mock.sock"] {
+        node.serve(place, move |_, _| {
+            Ok(MountResponse { object_version: vec![version(place, "1")], ..good() })
+        });
+    }
+    assert_eq!(node.fill("mock").await.unwrap().versions[0].id, "first/mock.sock");
+}
+
+#[tokio::test]
+async fn an_unavailable_provider_is_asked_three_times() {
+    let mut node = Node::new();
+    node.serve("first/mock.sock", |call, _| {
+        if call < 2 { Err(Status::unavailable("starting")) } else { Ok(good()) }
+    });
+    assert!(node.fill_in_time("mock").await.is_ok());
+    assert_eq!(node.calls.load(Ordering::SeqCst), 3);
+    let waited = node.clock.monotonic();
+    assert_eq!(waited, Duration::from_millis(2_100), "one second, and a tenth more");
+
+    let mut node = Node::new();
+    node.serve("first/mock.sock", |_, _| Err(Status::unavailable("planted-token down")));
+    let refusal = node.fill_in_time("mock").await.unwrap_err();
+    assert_eq!(
+        (refusal.code, refusal.retry),
+        (OutcomeCode::ProviderUnavailable, RetryClass::Transient)
+    );
+    assert!(refusal.message.ends_with("answered 3 times Unavailable: [redacted] down"));
+    assert_eq!(node.calls.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn a_provider_that_starts_is_waited_for_and_one_that_was_killed_is_told() {
+    let mut node = Node::new();
+    let path = node.directory.path().join("first/mock.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let refusal = node.fill_in_time("mock").await.unwrap_err();
+    assert_eq!(refusal.code, OutcomeCode::ProviderUnavailable);
+    assert!(refusal.message.contains("nobody listens on"), "{}", refusal.message);
+    assert!(node.clock.monotonic() >= Duration::from_secs(10));
+
+    node.serve("first/mock.sock", |_, _| Ok(good()));
+    assert!(node.fill("mock").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_provider_that_was_replaced_is_found_again() {
+    let mut node = Node::new();
+    node.serve("first/mock.sock", |_, _| Ok(good()));
+    assert!(node.fill("mock").await.is_ok());
+    assert!(node.providers.check_health().await.is_empty());
+    let server = node.servers.pop().unwrap();
+    server.abort();
+    assert!(server.await.unwrap_err().is_cancelled());
+    node.serve("first/mock.sock", |_, _| Ok(good()));
+    assert!(node.fill_in_time("mock").await.is_ok());
+}
+
+#[tokio::test]
+async fn who_is_not_there_and_what_is_no_name_is_said() {
+    let node = Node::new();
+    let refusal = node.fill("mock").await.unwrap_err();
+    assert_eq!(refusal.code, OutcomeCode::ProviderNotFound);
+    assert!(refusal.message.contains("`mock.sock`") && refusal.message.contains("/second"));
+    for name in ["", "../first/mock", "a b"] {
+        assert_eq!(node.fill(name).await.unwrap_err().code, OutcomeCode::InvalidProvider);
+    }
+}
+
+#[tokio::test]
+async fn a_spoofed_socket_is_told_nothing() {
+    let set = |path: &Path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let mut node = Node::new();
+    node.serve("first/mock.sock", |_, _| Ok(good()));
+    let directory = node.directory.path().join("first");
+    for mode in [0o777, 0o775, 0o1777] {
+        set(&directory, mode);
+        let refusal = node.fill("mock").await.unwrap_err();
+        assert_eq!(
+            (refusal.code, refusal.retry),
+            (OutcomeCode::ProviderNotFound, RetryClass::Denied)
+        );
+        let expected = format!("mode {mode:04o} lets others change it");
+        assert!(refusal.message.contains(&expected), "{}", refusal.message);
+    }
+    set(&directory, 0o755);
+
+    let planted = node.directory.path().join("planted");
+    std::fs::write(&planted, "").unwrap();
+    std::os::unix::fs::symlink(&planted, directory.join("link.sock")).unwrap();
+    std::fs::write(directory.join("file.sock"), "").unwrap();
+    for name in ["link", "file"] {
+        let refusal = node.fill(name).await.unwrap_err();
+        assert!(refusal.message.contains("it is not a socket"), "{}", refusal.message);
+    }
+    assert_eq!(node.calls.load(Ordering::SeqCst), 0);
+    assert!(node.fill("mock").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_socket_of_another_user_is_told_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        // Nobody else can give a file away, so there is nothing to be seen.
+        return;
+    }
+    let mut node = Node::new();
+    node.serve("first/mock.sock", |_, _| Ok(good()));
+    let path = node.directory.path().join("first/mock.sock");
+    std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+    let refusal = node.fill("mock").await.unwrap_err();
+    assert!(refusal.message.contains("it belongs to user 12345"), "{}", refusal.message);
+    assert_eq!(node.calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn an_answer_above_the_limit_says_which_limit() {
+    let mut node = Node::new();
+    node.serve("first/mock.sock", |_, _| {
+        Ok(MountResponse { files: vec![file("a", &vec![7; 5 << 20])], ..good() })
+    });
+    let refusal = node.fill("mock").await.unwrap_err();
+    assert_eq!(refusal.code, OutcomeCode::ProviderAnswerInvalid);
+    assert!(refusal.hint.contains("--max-call-recv-msg-size"), "{}", refusal.hint);
+}
+
+#[tokio::test]
+async fn what_a_provider_says_is_shown_without_the_pods_secrets() {
+    let mut node = Node::new();
+    node.serve("first/mock.sock", |_, request| {
+        let text = format!("no: {} {}", request.attributes, request.secrets);
+        Err(Status::permission_denied(text))
+    });
+    let refusal = node.fill("mock").await.unwrap_err();
+    assert_eq!((refusal.code, refusal.retry), (OutcomeCode::ProviderError, RetryClass::Denied));
+    assert!(refusal.message.contains("PermissionDenied: no: "), "{}", refusal.message);
+    assert!(!format!("{refusal:?}").contains("planted"), "{refusal:?}");
+}
+
+#[test]
+fn every_problem_of_an_answer_is_told_at_once() {
+    let answer = MountResponse {
+        object_version: vec![version("", "1"), version("a", "\n")],
+        error: None,
+        files: vec![
+            file("/etc/passwd", b""),
+            file("../up", b""),
+            file("..data", b""),
+            file("a", b""),
+            file("a", b""),
+            file("a/b", b""),
+            with_mode("c", 0o1777, b""),
+            with_mode("d", -1, b""),
+        ],
+    };
+    let problems = parse_answer(answer).unwrap_err();
+    let count = |test: fn(&AnswerProblem) -> bool| problems.iter().filter(|it| test(it)).count();
+    assert_eq!(count(|it| matches!(it, AnswerProblem::Version { .. })), 2);
+    assert_eq!(count(|it| matches!(it, AnswerProblem::Path { .. })), 3);
+    assert_eq!(count(|it| matches!(it, AnswerProblem::Collision { .. })), 2);
+    assert_eq!(count(|it| matches!(it, AnswerProblem::Mode { .. })), 2);
+}
+
+#[test]
+fn answers_that_upstream_takes_and_that_would_leave_a_volume_empty_are_refused() {
+    let cases = [
+        (MountResponse { files: Vec::new(), ..good() }, AnswerProblem::NoFile),
+        (MountResponse { object_version: Vec::new(), ..good() }, AnswerProblem::NoVersion),
+        (
+            MountResponse { error: Some(Error { code: "Broken\n".to_owned() }), ..good() },
+            AnswerProblem::Failed { code: "Broken".to_owned() },
+        ),
+    ];
+    for (answer, expected) in cases {
+        assert_eq!(parse_answer(answer).unwrap_err(), [expected]);
+    }
+}
+
+#[test]
+fn ten_thousand_problems_make_a_short_message() {
+    let files = (0..10_000).map(|_| file(&"../".repeat(100), b"")).collect();
+    let problems = parse_answer(MountResponse { files, ..good() }).unwrap_err();
+    let refusal = refusal::of_answer(&"mock".parse().unwrap(), &problems);
+    assert!(refusal.message.len() < 3_000 && refusal.message.ends_with("and 9990 more"));
+}
+
+proptest! {
+    #[test]
+    fn what_is_accepted_can_be_published(
+        paths in prop::collection::vec("[ab/.]{0,5}", 0..6),
+        mode in -1_i32..600,
+    ) {
+        let files = paths.iter().map(|path| with_mode(path, mode, b"x")).collect();
+        if let Ok(filling) = parse_answer(MountResponse { files, ..good() }) {
+            let entries: Vec<_> = filling
+                .files
+                .iter()
+                .map(|it| crate::payload::FileEntry::new(it.path.clone(), it.content.expose(), it.mode.unwrap_or(0o644)))
+                .collect();
+            prop_assert!(crate::payload::Payload::parse(&entries).is_ok());
+        }
+    }
+}

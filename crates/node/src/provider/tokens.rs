@@ -1,0 +1,170 @@
+//! The tokens of a pod and its other secrets, as JSON travels between drivers and providers.
+//!
+//! Nothing here repeats what it reads: a text that is not JSON may still be a token.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lanyard_keyvault::{
+    Proofs, PublishSecrets, SecretBytes, ServiceAccountToken, ServiceAccountTokens,
+};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::Zeroizing;
+
+/// A text that is wiped.
+struct Wiped(Zeroizing<String>);
+
+impl Serialize for Wiped {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Wiped {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(text.into()))
+    }
+}
+
+impl From<&SecretBytes> for Wiped {
+    fn from(secret: &SecretBytes) -> Self {
+        Self(String::from_utf8_lossy(secret.expose()).into_owned().into())
+    }
+}
+
+impl From<Wiped> for Arc<SecretBytes> {
+    fn from(text: Wiped) -> Self {
+        Self::new(text.0.as_bytes().to_vec().into())
+    }
+}
+
+/// A token as the kubelet writes it.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    token: Wiped,
+    expiration_timestamp: Timestamp,
+}
+
+/// Writes the tokens as the kubelet does; nothing where there is none.
+pub(crate) fn tokens_text(tokens: &ServiceAccountTokens) -> Option<String> {
+    let written: BTreeMap<&str, Written> = tokens
+        .0
+        .iter()
+        .map(|(audience, token)| {
+            let expiration_timestamp = token.expires;
+            let token = Wiped::from(token.token.as_ref());
+            (audience.as_str(), Written { token, expiration_timestamp })
+        })
+        .collect();
+    if written.is_empty() { None } else { serde_json::to_string(&written).ok() }
+}
+
+/// Writes the other secrets.
+pub(crate) fn secrets_text(secrets: &PublishSecrets) -> String {
+    let written: BTreeMap<&str, Wiped> =
+        secrets.0.iter().map(|(key, secret)| (key.as_str(), secret.as_ref().into())).collect();
+    serde_json::to_string(&written).unwrap_or_else(|_error| "{}".to_owned())
+}
+
+/// Reads tokens. An empty text has none. The error says where the text breaks off and no more.
+pub(crate) fn parse_tokens(text: &str) -> Result<ServiceAccountTokens, JsonPlace> {
+    if text.is_empty() {
+        return Ok(ServiceAccountTokens::default());
+    }
+    let written: BTreeMap<String, Written> = parse(text)?;
+    let token = |written: Written| ServiceAccountToken {
+        token: written.token.into(),
+        expires: written.expiration_timestamp,
+    };
+    let tokens = written.into_iter().map(|(audience, written)| (audience, token(written)));
+    Ok(ServiceAccountTokens(tokens.collect()))
+}
+
+/// Reads a JSON object of texts, or `null`.
+pub(crate) fn parse_secrets(text: &str) -> Result<PublishSecrets, JsonPlace> {
+    let written: Option<BTreeMap<String, Wiped>> = parse(text)?;
+    let secrets = written.unwrap_or_default().into_iter();
+    Ok(PublishSecrets(secrets.map(|(key, text)| (key, text.into())).collect()))
+}
+
+/// Reads JSON, and repeats nothing of it in the error.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, JsonPlace> {
+    serde_json::from_str(text)
+        .map_err(|error| JsonPlace { line: error.line(), column: error.column() })
+}
+
+/// A text is not the JSON that belongs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not the JSON that belongs there, at line {line}, column {column}")]
+pub(crate) struct JsonPlace {
+    line: usize,
+    column: usize,
+}
+
+/// Takes out of a text everything that the pod brought as a secret.
+pub(crate) fn redacted(text: &str, proofs: &Proofs) -> String {
+    let tokens = proofs.tokens.0.values().map(|token| &token.token);
+    let secrets = tokens.chain(proofs.secrets.0.values());
+    let mut text = text.to_owned();
+    for secret in secrets {
+        if let Ok(secret) = std::str::from_utf8(secret.expose())
+            && secret.len() >= SHORTEST
+        {
+            text = text.replace(secret, "[redacted]");
+        }
+    }
+    lanyard_credential::reply::excerpt_text(&text)
+}
+
+/// Shorter secrets would take words out of every message.
+const SHORTEST: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKENS: &str =
+        r#"{"api://x":{"token":"planted","expirationTimestamp":"2026-11-21T12:00:00Z"}}"#;
+
+    #[test]
+    fn tokens_and_secrets_survive_the_way_to_a_provider() {
+        let tokens = parse_tokens(TOKENS).unwrap();
+        assert_eq!(tokens_text(&tokens).unwrap(), TOKENS);
+        assert_eq!(tokens_text(&parse_tokens("").unwrap()), None);
+        let secrets = parse_secrets(r#"{"clientid":"c","clientsecret":"s"}"#).unwrap();
+        assert_eq!(parse_secrets(&secrets_text(&secrets)).unwrap(), secrets);
+        assert_eq!(parse_secrets("null").unwrap(), PublishSecrets::default());
+        assert_eq!(secrets_text(&PublishSecrets::default()), "{}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_repeated() {
+        for text in [
+            "\"planted\"",
+            "planted",
+            "{\"planted\":5}",
+            r#"{"a":{"token":"planted"}}"#,
+            r#"{"a":{"token":"planted","expirationTimestamp":"planted"}}"#,
+            r#"["planted"]"#,
+            "{\"a\":\"planted\"",
+        ] {
+            let error = parse_tokens(text).unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("planted"), "{error}");
+            if !text.starts_with("{\"a\":\"") {
+                assert!(parse_secrets(text).is_err(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_that_echoes_the_secrets_is_shown_without_them() {
+        let proofs = Proofs {
+            tokens: parse_tokens(TOKENS).unwrap(),
+            secrets: parse_secrets(r#"{"clientsecret":"hunter2","x":"a"}"#).unwrap(),
+        };
+        let shown = redacted("bad planted and hunter2 at all", &proofs);
+        assert_eq!(shown, "bad [redacted] and [redacted] at all");
+    }
+}
