@@ -1,0 +1,255 @@
+//! What the node counts.
+//!
+//! Names and labels are those of the Secrets Store CSI driver (v1.6.0) and of its Key Vault
+//! provider (v1.8.2) where they have the number, so that their dashboards go on working; ours
+//! begin with `lanyard_node_`. Every label is bounded: an error is its [`OutcomeCode`], never its
+//! text, and names that a tenant chooses are counted under `other` once there are many.
+
+mod classes;
+mod labels;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_telemetry::prometheus_client::metrics::counter::Counter;
+use lanyard_telemetry::prometheus_client::metrics::family::Family;
+use lanyard_telemetry::prometheus_client::metrics::histogram::Histogram;
+use lanyard_telemetry::prometheus_client::registry::Registry;
+use lanyard_vocabulary::OutcomeCode;
+
+pub use self::classes::ClassTimes;
+use self::classes::Classes;
+use self::labels::{
+    CallLabels, CodeLabels, GrpcLabels, Names, Os, ProviderLabels, PublishErrorLabels, ReadLabels,
+    RotationErrorLabels, RotationLabels, SystemLabels, VaultLabels,
+};
+pub use self::labels::{PolicyDecision, ReadKind, ReadSource, StatusWrite};
+
+/// The numbers of the node. Clones count together.
+#[derive(Debug, Clone)]
+pub struct NodeMetrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    providers: Names,
+    publish: Family<ProviderLabels, Counter>,
+    publish_error: Family<PublishErrorLabels, Counter>,
+    unpublish: Family<SystemLabels, Counter>,
+    unpublish_error: Family<SystemLabels, Counter>,
+    rotation: Family<RotationLabels, Counter>,
+    rotation_error: Family<RotationErrorLabels, Counter>,
+    rotation_duration: Seconds<SystemLabels>,
+    sync_secret: Family<ProviderLabels, Counter>,
+    sync_secret_duration: Seconds<SystemLabels>,
+    vault_request: Seconds<VaultLabels>,
+    grpc_request: Seconds<GrpcLabels>,
+    outcome: Family<CodeLabels, Counter>,
+    rotation_lag: Histogram,
+    vault_read: Family<ReadLabels, Counter>,
+    vault_throttled: Counter,
+    stale_served: Counter,
+    status_write: Family<CallLabels<StatusWrite>, Counter>,
+    policy: Family<CallLabels<PolicyDecision>, Counter>,
+    event_dropped: Counter,
+    classes: Classes,
+}
+
+type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
+
+impl NodeMetrics {
+    /// Nothing is counted yet.
+    pub fn new(clock: SharedClock) -> Self {
+        Self(Arc::new(Families {
+            providers: Names::default(),
+            publish: Family::default(),
+            publish_error: Family::default(),
+            unpublish: Family::default(),
+            unpublish_error: Family::default(),
+            rotation: Family::default(),
+            rotation_error: Family::default(),
+            rotation_duration: Family::new_with_constructor(driver_seconds),
+            sync_secret: Family::default(),
+            sync_secret_duration: Family::new_with_constructor(driver_seconds),
+            vault_request: Family::new_with_constructor(provider_seconds),
+            grpc_request: Family::new_with_constructor(provider_seconds),
+            outcome: Family::default(),
+            rotation_lag: Histogram::new(LAG_SECONDS),
+            vault_read: Family::default(),
+            vault_throttled: Counter::default(),
+            stale_served: Counter::default(),
+            status_write: Family::default(),
+            policy: Family::default(),
+            event_dropped: Counter::default(),
+            classes: Classes::new(clock),
+        }))
+    }
+
+    /// Puts every number on a page.
+    pub fn register(&self, registry: &mut Registry) {
+        self.register_upstream(registry);
+        self.register_own(registry);
+    }
+
+    #[rustfmt::skip]
+    fn register_upstream(&self, registry: &mut Registry) {
+        let it = &self.0;
+        registry.register("node_publish", "Publishes of volumes", it.publish.clone());
+        registry.register("node_publish_error", "Publishes that failed", it.publish_error.clone());
+        registry.register("node_unpublish", "Unpublishes of volumes", it.unpublish.clone());
+        registry.register("node_unpublish_error", "Unpublishes that failed", it.unpublish_error.clone());
+        registry.register("rotation_reconcile", "Looks for newer content", it.rotation.clone());
+        registry.register("rotation_reconcile_error", "Looks that failed", it.rotation_error.clone());
+        registry.register("rotation_reconcile_duration_sec", "Seconds of a look for newer content", it.rotation_duration.clone());
+        registry.register("sync_k8s_secret", "Secrets kept in step with a volume", it.sync_secret.clone());
+        registry.register("k8s_secret_duration_sec", "Seconds to keep a Secret in step", it.sync_secret_duration.clone());
+        registry.register("keyvault_request", "Seconds of a Key Vault request", it.vault_request.clone());
+        registry.register("grpc_request", "Seconds of a served gRPC call", it.grpc_request.clone());
+    }
+
+    #[rustfmt::skip]
+    fn register_own(&self, registry: &mut Registry) {
+        let it = &self.0;
+        registry.register("lanyard_node_outcomes", "What went wrong, by outcome code and hop", it.outcome.clone());
+        registry.register("lanyard_node_rotation_lag_seconds", "Seconds from a new version in the vault to its swap in a volume", it.rotation_lag.clone());
+        registry.register("lanyard_node_vault_reads", "Objects wanted from vaults, by where they came from", it.vault_read.clone());
+        registry.register("lanyard_node_vault_throttles", "Answers of vaults that asked for a pause", it.vault_throttled.clone());
+        registry.register("lanyard_node_stale_served", "Volumes filled from the sealed cache during an outage", it.stale_served.clone());
+        registry.register("lanyard_node_status_writes", "Writes of pod statuses", it.status_write.clone());
+        registry.register("lanyard_node_policy_decisions", "Reads through shared identities, as the policy saw them", it.policy.clone());
+        registry.register("lanyard_node_events_dropped", "Events that were too many to be told", it.event_dropped.clone());
+        registry.register_collector(Box::new(it.classes.clone()));
+    }
+
+    /// A publish ended. Masked failures of a mounted volume are rotations, not publishes.
+    pub fn published(&self, provider: &str, result: Result<(), OutcomeCode>) {
+        let labels = ProviderLabels { provider: self.0.providers.bounded(provider), os_type: Os::Linux };
+        if let Err(code) = result {
+            let ProviderLabels { provider, os_type } = labels.clone();
+            let labels = PublishErrorLabels { provider, error_type: code.name(), os_type };
+            self.0.publish_error.get_or_create(&labels).inc();
+            self.went_wrong(code);
+        }
+        self.0.publish.get_or_create(&labels).inc();
+    }
+
+    /// An unpublish ended.
+    pub fn unpublished(&self, succeeded: bool) {
+        let labels = SystemLabels { os_type: Os::Linux };
+        self.0.unpublish.get_or_create(&labels).inc();
+        if !succeeded {
+            self.0.unpublish_error.get_or_create(&labels).inc();
+        }
+    }
+
+    /// A mounted volume was looked after: it `Ok(true)` got something newer, `Ok(false)` held the
+    /// newest.
+    pub fn rotated(&self, provider: &str, took: Duration, result: Result<bool, OutcomeCode>) {
+        let provider = self.0.providers.bounded(provider);
+        let (os_type, rotated) = (Os::Linux, matches!(result, Ok(true)));
+        if let Err(code) = result {
+            let (provider, error_type) = (provider.clone(), code.name());
+            let labels = RotationErrorLabels { provider, error_type, os_type, rotated };
+            self.0.rotation_error.get_or_create(&labels).inc();
+            self.went_wrong(code);
+        }
+        self.0.rotation.get_or_create(&RotationLabels { provider, os_type, rotated }).inc();
+        let labels = SystemLabels { os_type };
+        self.0.rotation_duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A new version was swapped in, so long after it was made in the vault.
+    pub fn swapped_after(&self, lag: Duration) {
+        self.0.rotation_lag.observe(lag.as_secs_f64());
+    }
+
+    /// Something went wrong that none of the other numbers tells.
+    pub fn went_wrong(&self, code: OutcomeCode) {
+        let labels = CodeLabels { code: code.name(), hop: code.hop().name() };
+        self.0.outcome.get_or_create(&labels).inc();
+    }
+
+    /// A Secret was kept in step with a volume.
+    pub fn secret_synced(&self, provider: &str, took: Duration) {
+        let provider = self.0.providers.bounded(provider);
+        self.0.sync_secret.get_or_create(&ProviderLabels { provider, os_type: Os::Linux }).inc();
+        let labels = SystemLabels { os_type: Os::Linux };
+        self.0.sync_secret_duration.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A vault answered, or did not.
+    pub fn vault_answered(&self, kind: ReadKind, took: Duration, result: Result<(), OutcomeCode>) {
+        let error = result.err().map_or("", OutcomeCode::name);
+        let labels = VaultLabels { provider: "azure", os_type: Os::Linux, object_type: kind, error };
+        self.0.vault_request.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// An object was wanted and came from here.
+    pub fn object_read(&self, source: ReadSource) {
+        self.0.vault_read.get_or_create(&ReadLabels { source }).inc();
+    }
+
+    /// A vault asked for a pause.
+    pub fn throttled(&self) {
+        self.0.vault_throttled.inc();
+    }
+
+    /// A volume was filled from the sealed cache.
+    pub fn served_stale(&self) {
+        self.0.stale_served.inc();
+    }
+
+    /// A pod status was to be written.
+    pub fn status_written(&self, result: StatusWrite) {
+        self.0.status_write.get_or_create(&CallLabels { result }).inc();
+    }
+
+    /// The policy was asked about a read.
+    pub fn decided(&self, result: PolicyDecision) {
+        self.0.policy.get_or_create(&CallLabels { result }).inc();
+    }
+
+    /// An event was dropped, because there were too many.
+    pub fn event_dropped(&self) {
+        self.0.event_dropped.inc();
+    }
+
+    /// A gRPC call was answered; `method` is its full name, `code` the answer's.
+    pub fn call_answered(&self, method: &'static str, code: tonic::Code, took: Duration) {
+        let labels = GrpcLabels {
+            provider: "azure",
+            os_type: Os::Linux,
+            grpc_method: method,
+            grpc_code: labels::code_name(code),
+        };
+        self.0.grpc_request.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// A mounted volume holds content of these times. The pages tell the oldest and the shortest
+    /// of each class.
+    pub fn volume_holds(&self, target: &Path, times: ClassTimes) {
+        self.0.classes.set(target, times);
+    }
+
+    /// The volume is gone.
+    pub fn volume_gone(&self, target: &Path) {
+        self.0.classes.remove(target);
+    }
+}
+
+/// The buckets of the driver.
+fn driver_seconds() -> Histogram {
+    Histogram::new([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0])
+}
+
+/// The buckets of the Key Vault provider.
+fn provider_seconds() -> Histogram {
+    Histogram::new([0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 10.0, 15.0, 30.0])
+}
+
+/// From a forced refresh to the longest intervals in use.
+const LAG_SECONDS: [f64; 12] =
+    [1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 21600.0];

@@ -1,0 +1,189 @@
+//! The labels: all of them bounded.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use lanyard_telemetry::label_values;
+use lanyard_telemetry::prometheus_client::encoding::{
+    EncodeLabelSet, EncodeLabelValue, LabelValueEncoder,
+};
+use parking_lot::Mutex;
+use tonic::Code;
+
+label_values! {
+    /// The system of the node; upstream has two.
+    pub(super) enum Os {
+        /// The only one.
+        Linux = "linux",
+    }
+}
+
+label_values! {
+    /// What kind of object a vault was asked for.
+    pub enum ReadKind {
+        /// A secret.
+        Secret = "secret",
+        /// A key.
+        Key = "key",
+        /// A certificate.
+        Certificate = "cert",
+    }
+}
+
+label_values! {
+    /// Where an object came from.
+    pub enum ReadSource {
+        /// A request to the vault.
+        Vault = "vault",
+        /// A request that another volume had made.
+        Shared = "shared",
+        /// The sealed cache, during an outage.
+        Stale = "stale",
+    }
+}
+
+label_values! {
+    /// What became of a pod status.
+    pub enum StatusWrite {
+        /// It said so already.
+        Unchanged = "unchanged",
+        /// It was written.
+        Written = "written",
+        /// It could not be written.
+        Failed = "failed",
+    }
+}
+
+label_values! {
+    /// What the policy said about a read.
+    pub enum PolicyDecision {
+        /// A rule allows it.
+        Allowed = "allowed",
+        /// No rule allows it, and it was let through and recorded.
+        Audited = "audited",
+        /// No rule allows it, and it was refused.
+        Denied = "denied",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct SystemLabels {
+    pub(super) os_type: Os,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ProviderLabels {
+    pub(super) provider: Name,
+    pub(super) os_type: Os,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct PublishErrorLabels {
+    pub(super) provider: Name,
+    pub(super) error_type: &'static str,
+    pub(super) os_type: Os,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RotationLabels {
+    pub(super) provider: Name,
+    pub(super) os_type: Os,
+    pub(super) rotated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RotationErrorLabels {
+    pub(super) provider: Name,
+    pub(super) error_type: &'static str,
+    pub(super) os_type: Os,
+    pub(super) rotated: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct VaultLabels {
+    pub(super) provider: &'static str,
+    pub(super) os_type: Os,
+    pub(super) object_type: ReadKind,
+    pub(super) error: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct GrpcLabels {
+    pub(super) provider: &'static str,
+    pub(super) os_type: Os,
+    pub(super) grpc_method: &'static str,
+    pub(super) grpc_code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CodeLabels {
+    pub(super) code: &'static str,
+    pub(super) hop: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ReadLabels {
+    pub(super) source: ReadSource,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CallLabels<R: fmt::Debug + Clone + PartialEq + Eq + Hash + EncodeLabelValue> {
+    pub(super) result: R,
+}
+
+/// A name that others choose, once it is known that there are few of them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Name(Arc<str>);
+
+impl EncodeLabelValue for Name {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        encoder.write_str(&self.0)
+    }
+}
+
+/// The first few names that came.
+#[derive(Debug, Default)]
+pub(super) struct Names(Mutex<BTreeSet<Arc<str>>>);
+
+impl Names {
+    /// The name itself, or `other` once there are many.
+    pub(super) fn bounded(&self, name: &str) -> Name {
+        let mut known = self.0.lock();
+        if let Some(name) = known.get(name) {
+            return Name(Arc::clone(name));
+        }
+        if known.len() >= MOST_NAMES {
+            return Name("other".into());
+        }
+        let name: Arc<str> = name.into();
+        known.insert(Arc::clone(&name));
+        Name(name)
+    }
+}
+
+const MOST_NAMES: usize = 16;
+
+/// The names of gRPC codes as Go spells them, which upstream's dashboards know.
+pub(super) const fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "Canceled",
+        Code::Unknown => "Unknown",
+        Code::InvalidArgument => "InvalidArgument",
+        Code::DeadlineExceeded => "DeadlineExceeded",
+        Code::NotFound => "NotFound",
+        Code::AlreadyExists => "AlreadyExists",
+        Code::PermissionDenied => "PermissionDenied",
+        Code::ResourceExhausted => "ResourceExhausted",
+        Code::FailedPrecondition => "FailedPrecondition",
+        Code::Aborted => "Aborted",
+        Code::OutOfRange => "OutOfRange",
+        Code::Unimplemented => "Unimplemented",
+        Code::Internal => "Internal",
+        Code::Unavailable => "Unavailable",
+        Code::DataLoss => "DataLoss",
+        Code::Unauthenticated => "Unauthenticated",
+    }
+}

@@ -1,0 +1,93 @@
+use jiff::Timestamp;
+use lanyard_clock::ManualClock;
+use lanyard_telemetry::MetricsPage;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn node() -> (NodeMetrics, MetricsPage, ManualClock) {
+    let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
+    let metrics = NodeMetrics::new(Arc::new(clock.clone()));
+    let page = MetricsPage::build(|registry| metrics.register(registry));
+    (metrics, page, clock)
+}
+
+#[track_caller]
+fn assert_line(page: &MetricsPage, line: &str) {
+    let text = page.render();
+    assert!(text.lines().any(|it| it == line), "`{line}` is not in:\n{text}");
+}
+
+#[test]
+fn upstreams_dashboards_find_their_names() {
+    let (metrics, page, _clock) = node();
+    metrics.published("azure", Ok(()));
+    metrics.published("azure", Err(OutcomeCode::SecretProviderClassNotFound));
+    metrics.unpublished(true);
+    metrics.unpublished(false);
+    metrics.rotated("azure", SECOND, Ok(true));
+    metrics.rotated("azure", SECOND, Err(OutcomeCode::ProviderError));
+    metrics.vault_answered(ReadKind::Secret, SECOND, Err(OutcomeCode::VaultThrottled));
+    metrics.call_answered("/v1alpha1.CSIDriverProvider/Mount", tonic::Code::Unavailable, SECOND);
+    let lines = [
+        "node_publish_total{provider=\"azure\",os_type=\"linux\"} 2",
+        "node_publish_error_total{provider=\"azure\",error_type=\"SecretProviderClassNotFound\",os_type=\"linux\"} 1",
+        "node_unpublish_total{os_type=\"linux\"} 2",
+        "node_unpublish_error_total{os_type=\"linux\"} 1",
+        "rotation_reconcile_total{provider=\"azure\",os_type=\"linux\",rotated=\"true\"} 1",
+        "rotation_reconcile_error_total{provider=\"azure\",error_type=\"GRPCProviderError\",os_type=\"linux\",rotated=\"false\"} 1",
+        "rotation_reconcile_duration_sec_bucket{le=\"1.0\",os_type=\"linux\"} 2",
+        "keyvault_request_bucket{le=\"1.0\",provider=\"azure\",os_type=\"linux\",object_type=\"secret\",error=\"VaultThrottled\"} 1",
+        "grpc_request_count{provider=\"azure\",os_type=\"linux\",grpc_method=\"/v1alpha1.CSIDriverProvider/Mount\",grpc_code=\"Unavailable\"} 1",
+        "lanyard_node_outcomes_total{code=\"GRPCProviderError\",hop=\"volume\"} 1",
+    ];
+    for line in lines {
+        assert_line(&page, line);
+    }
+}
+
+#[test]
+fn names_that_tenants_choose_do_not_grow_the_page_without_end() {
+    let (metrics, page, _clock) = node();
+    for number in 0..1000 {
+        metrics.published(&format!("provider-{number}"), Ok(()));
+        let times = ClassTimes {
+            namespace: "tenant".to_owned(),
+            class: format!("class-{number:04}"),
+            checked: Timestamp::UNIX_EPOCH,
+            not_after: None,
+            failing: false,
+        };
+        metrics.volume_holds(Path::new(&format!("/{number:04}")), times);
+    }
+    assert_line(&page, "node_publish_total{provider=\"other\",os_type=\"linux\"} 984");
+    assert_line(&page, "lanyard_node_volumes{namespace=\"\",class=\"other\"} 500");
+    assert!(page.render().lines().count() < 2200);
+}
+
+#[test]
+fn a_class_is_as_old_as_its_oldest_volume_and_ends_with_its_first() {
+    let (metrics, page, clock) = node();
+    let at = |seconds| Timestamp::from_second(seconds).unwrap();
+    let times = |checked, not_after, failing| ClassTimes {
+        namespace: "tenant".to_owned(),
+        class: "disk".to_owned(),
+        checked: at(checked),
+        not_after,
+        failing,
+    };
+    metrics.volume_holds(Path::new("/a"), times(10, Some(at(500)), true));
+    metrics.volume_holds(Path::new("/b"), times(60, Some(at(400)), false));
+    metrics.volume_holds(Path::new("/c"), times(60, None, false));
+    clock.advance(Duration::from_secs(100));
+    let labels = "{namespace=\"tenant\",class=\"disk\"}";
+    assert_line(&page, &format!("lanyard_node_content_age_seconds{labels} 90.0"));
+    assert_line(&page, &format!("lanyard_node_expires_in_seconds{labels} 300.0"));
+    assert_line(&page, &format!("lanyard_node_volumes{labels} 3"));
+    assert_line(&page, &format!("lanyard_node_volumes_failing{labels} 1"));
+    for target in ["/a", "/b", "/c"] {
+        metrics.volume_gone(Path::new(target));
+    }
+    assert!(!page.render().contains("tenant"));
+}

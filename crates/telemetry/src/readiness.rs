@@ -1,0 +1,136 @@
+//! Whether the process can do its work, and what it waits for.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// The readiness of a process: all of its gates are open.
+#[derive(Debug, Clone)]
+pub struct Readiness(Arc<watch::Sender<Reasons>>);
+
+/// Why each closed gate is closed. Open gates are not in it.
+type Reasons = BTreeMap<&'static str, String>;
+
+/// Something that has to be so before the process is ready.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    name: &'static str,
+    readiness: Readiness,
+}
+
+/// A gate that is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotReady {
+    /// The name of the gate.
+    pub gate: &'static str,
+    /// Why it is closed.
+    pub reason: String,
+}
+
+impl Readiness {
+    /// A new gate, closed for this reason.
+    pub fn gate(&self, name: &'static str, reason: impl Into<String>) -> Gate {
+        let gate = Gate { name, readiness: self.clone() };
+        gate.close(reason);
+        gate
+    }
+
+    /// Whether every gate is open.
+    pub fn is_ready(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// The closed gates, by name.
+    pub fn problems(&self) -> Vec<NotReady> {
+        let reasons = self.0.borrow();
+        reasons.iter().map(|(gate, why)| NotReady { gate, reason: why.clone() }).collect()
+    }
+
+    /// Returns when every gate is open. Nothing is lost if it is dropped.
+    pub async fn ready(&self) {
+        self.settle(true).await;
+    }
+
+    /// Returns when a gate is closed. Nothing is lost if it is dropped.
+    pub async fn not_ready(&self) {
+        self.settle(false).await;
+    }
+
+    async fn settle(&self, ready: bool) {
+        let mut reasons = self.0.subscribe();
+        // It fails only without a sender, and we hold one.
+        drop(reasons.wait_for(|reasons| reasons.is_empty() == ready).await);
+    }
+}
+
+impl Default for Readiness {
+    /// A process without gates is ready.
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(Reasons::new())))
+    }
+}
+
+impl Gate {
+    /// It is so.
+    pub fn open(&self) {
+        let name = self.name;
+        self.readiness.0.send_if_modified(|reasons| reasons.remove(name).is_some());
+    }
+
+    /// It is not so, or no longer.
+    pub fn close(&self, reason: impl Into<String>) {
+        let (name, reason) = (self.name, reason.into());
+        self.readiness.0.send_if_modified(|reasons| {
+            let before = reasons.insert(name, reason.clone());
+            before.as_ref() != Some(&reason)
+        });
+    }
+}
+
+impl fmt::Display for NotReady {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.gate, self.reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ready_when_every_gate_is_open() {
+        let readiness = Readiness::default();
+        assert!(readiness.is_ready());
+        let socket = readiness.gate("socket", "does not listen");
+        let classes = readiness.gate("classes", "not listed");
+        socket.open();
+        assert_eq!(
+            readiness.problems(),
+            [NotReady { gate: "classes", reason: "not listed".into() }]
+        );
+        classes.open();
+        assert!(readiness.is_ready());
+        socket.close("was removed");
+        assert_eq!(readiness.problems()[0].to_string(), "socket: was removed");
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_when_the_last_gate_opens_and_again_when_one_closes() {
+        let readiness = Readiness::default();
+        let gate = readiness.gate("socket", "does not listen");
+        let waiting = tokio::spawn({
+            let readiness = readiness.clone();
+            async move {
+                readiness.ready().await;
+                readiness.not_ready().await;
+            }
+        });
+        gate.open();
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        gate.close("was removed");
+        waiting.await.unwrap();
+    }
+}

@@ -1,0 +1,227 @@
+//! The pages over HTTP.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+use crate::address::ListenAddress;
+use crate::liveness::Liveness;
+use crate::page::MetricsPage;
+use crate::readiness::Readiness;
+
+/// `/metrics`.
+pub fn metrics_routes(page: MetricsPage) -> Router {
+    async fn metrics(State(page): State<MetricsPage>) -> impl IntoResponse {
+        ([(header::CONTENT_TYPE, MetricsPage::CONTENT_TYPE)], page.render())
+    }
+    Router::new().route("/metrics", get(metrics)).with_state(page)
+}
+
+/// Liveness at `path` (`/healthz`), readiness at `/readyz`: 200, or 503 with the reasons, a line
+/// for each.
+pub fn health_routes(path: &str, liveness: Liveness, readiness: Readiness) -> Router {
+    async fn health(State((liveness, _)): State<(Liveness, Readiness)>) -> impl IntoResponse {
+        match liveness.check().await {
+            Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+            Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, format!("not alive: {problem}\n")),
+        }
+    }
+    async fn ready(State((_, readiness)): State<(Liveness, Readiness)>) -> impl IntoResponse {
+        let problems = readiness.problems();
+        if problems.is_empty() {
+            return (StatusCode::OK, "ready\n".to_owned());
+        }
+        let lines: Vec<_> = problems.iter().map(|it| format!("not ready: {it}\n")).collect();
+        (StatusCode::SERVICE_UNAVAILABLE, lines.concat())
+    }
+    Router::new()
+        .route(path, get(health))
+        .route("/readyz", get(ready))
+        .with_state((liveness, readiness))
+}
+
+/// A bound address.
+#[derive(Debug)]
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listening {
+    /// Binds the address; nothing where it is [`ListenAddress::Off`].
+    ///
+    /// # Errors
+    ///
+    /// Where it cannot be bound: mostly because another program has it.
+    pub async fn bind(address: ListenAddress) -> Result<Option<Self>, ListenError> {
+        let mut last = None;
+        for candidate in address.candidates() {
+            match TcpListener::bind(candidate).await {
+                Ok(listener) => {
+                    let bound = listener.local_addr();
+                    let address = bound.map_err(|source| ListenError { address, source })?;
+                    return Ok(Some(Self { listener, address }));
+                }
+                Err(source) => last = Some(ListenError { address, source }),
+            }
+        }
+        last.map_or(Ok(None), Err)
+    }
+
+    /// The address, with the port that was taken where 0 was asked for.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `end`, and then until the requests in flight are answered.
+    ///
+    /// # Errors
+    ///
+    /// Where the system refuses to go on accepting.
+    pub async fn serve(
+        self,
+        routes: Router,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        axum::serve(self.listener, routes).with_graceful_shutdown(end).await
+    }
+}
+
+/// An address could not be bound.
+#[derive(Debug, thiserror::Error)]
+#[error("could not listen on {address}")]
+pub struct ListenError {
+    /// The address.
+    pub address: ListenAddress,
+    /// What came back.
+    #[source]
+    pub source: io::Error,
+}
+
+impl ListenError {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        "see which program has the port, or choose another address"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use lanyard_clock::{ManualClock, SharedClock};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    struct Server {
+        address: SocketAddr,
+        end: oneshot::Sender<()>,
+        task: tokio::task::JoinHandle<io::Result<()>>,
+    }
+
+    impl Server {
+        async fn start(routes: Router) -> Self {
+            let address = "127.0.0.1:0".parse().unwrap();
+            let listening = Listening::bind(address).await.unwrap().unwrap();
+            let address = listening.address();
+            let (end, ended) = oneshot::channel();
+            let task = tokio::spawn(listening.serve(routes, async { drop(ended.await) }));
+            Self { address, end, task }
+        }
+
+        async fn get(&self, path: &str) -> String {
+            let mut stream = TcpStream::connect(self.address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).await.unwrap();
+            text
+        }
+
+        async fn end(self) {
+            self.end.send(()).unwrap();
+            self.task.await.unwrap().unwrap();
+        }
+    }
+
+    fn manual() -> ManualClock {
+        ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    fn clock(manual: &ManualClock) -> SharedClock {
+        Arc::new(manual.clone())
+    }
+
+    fn liveness(answer: Result<(), &'static str>) -> Liveness {
+        let answer = answer.map_err(str::to_owned);
+        let check = move || std::future::ready(answer.clone());
+        Liveness::new(check, Duration::from_secs(5), clock(&manual()))
+    }
+
+    #[tokio::test]
+    async fn pages_say_what_is_wrong_by_name() {
+        let readiness = Readiness::default();
+        let gate = readiness.gate("classes", "the API server did not answer");
+        let server = Server::start(health_routes("/healthz", liveness(Ok(())), readiness)).await;
+        let healthy = server.get("/healthz").await;
+        assert!(healthy.starts_with("HTTP/1.1 200") && healthy.ends_with("\r\n\r\nok\n"));
+        let waiting = server.get("/readyz").await;
+        assert!(waiting.starts_with("HTTP/1.1 503"), "{waiting}");
+        assert!(waiting.ends_with("not ready: classes: the API server did not answer\n"));
+        gate.open();
+        assert!(server.get("/readyz").await.ends_with("\r\n\r\nready\n"));
+        assert!(server.get("/debug/pprof").await.starts_with("HTTP/1.1 404"));
+        server.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_process_that_does_not_answer_is_not_alive() {
+        let routes = health_routes("/live", liveness(Err("no socket")), Readiness::default());
+        let server = Server::start(routes).await;
+        let answer = server.get("/live").await;
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("not alive: no socket\n"));
+        server.end().await;
+    }
+
+    #[tokio::test]
+    async fn a_check_that_hangs_ends_at_its_limit() {
+        let manual = manual();
+        let limit = Duration::from_secs(5);
+        let hanging = Liveness::new(std::future::pending, limit, clock(&manual));
+        let checking = tokio::spawn(async move { hanging.check().await });
+        while manual.sleepers() == 0 {
+            tokio::task::yield_now().await;
+        }
+        manual.advance(limit);
+        assert_eq!(checking.await.unwrap(), Err("no answer within 5s".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn metrics_are_served_in_the_open_format() {
+        let server = Server::start(metrics_routes(MetricsPage::build(|_| ()))).await;
+        let answer = server.get("/metrics").await;
+        assert!(answer.contains("content-type: application/openmetrics-text; version=1.0.0"));
+        assert!(answer.ends_with("\r\n\r\n# EOF\n"));
+        server.end().await;
+    }
+
+    #[tokio::test]
+    async fn nothing_listens_where_it_is_off_and_a_taken_port_is_named() {
+        assert!(Listening::bind(ListenAddress::Off).await.unwrap().is_none());
+        let first = Listening::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().unwrap();
+        let taken = ListenAddress::At(first.address());
+        let error = Listening::bind(taken).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("could not listen on {}", first.address()));
+    }
+}
