@@ -28,6 +28,7 @@ mod generation;
 pub mod guard;
 mod kubernetes;
 mod links;
+mod metrics;
 mod mount;
 mod mount_table;
 mod order;
@@ -47,8 +48,12 @@ pub use kubernetes::{
     AccessError, ApiAccess, ApiError, ClassChange, EventQueue, KubeClasses, KubeClassesSettings,
     KubeReporter, KubeReporterSettings, KubernetesApi,
 };
+pub use metrics::{
+    CountedProvider, CountedReporter, NodeMetrics, PolicyDecision, ReadKind, ReadSource,
+    StatusWrite,
+};
 pub use mount::{Mount, MountError, MountOperation};
-pub use order::MountOrder;
+pub use order::{InvalidOrder, MountOrder, OrderProblem, OrderRules, TokensProblem};
 pub use path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
 pub use payload::{FileEntry, PayloadProblem};
 pub use provider::{

@@ -6,11 +6,13 @@
 //! text, and names that a tenant chooses are counted under `other` once there are many.
 
 mod classes;
+mod counted;
 mod labels;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +22,16 @@ use lanyard_telemetry::prometheus_client::metrics::family::Family;
 use lanyard_telemetry::prometheus_client::metrics::histogram::Histogram;
 use lanyard_telemetry::prometheus_client::registry::Registry;
 use lanyard_vocabulary::OutcomeCode;
+use parking_lot::Mutex;
 
-pub use self::classes::ClassTimes;
 use self::classes::Classes;
+pub use self::counted::{CountedProvider, CountedReporter};
 use self::labels::{
-    CallLabels, CodeLabels, GrpcLabels, Names, Os, ProviderLabels, PublishErrorLabels, ReadLabels,
-    RotationErrorLabels, RotationLabels, SystemLabels, VaultLabels,
+    CodeLabels, GrpcLabels, Name, Names, Os, PolicyLabels, ProviderLabels, PublishErrorLabels,
+    ReadLabels, RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
 };
+use crate::reporter::VolumeReport;
+
 pub use self::labels::{PolicyDecision, ReadKind, ReadSource, StatusWrite};
 
 /// The numbers of the node. Clones count together.
@@ -52,10 +57,11 @@ struct Families {
     vault_read: Family<ReadLabels, Counter>,
     vault_throttled: Counter,
     stale_served: Counter,
-    status_write: Family<CallLabels<StatusWrite>, Counter>,
-    policy: Family<CallLabels<PolicyDecision>, Counter>,
+    status_write: Family<StatusLabels, Counter>,
+    policy: Family<PolicyLabels, Counter>,
     event_dropped: Counter,
     classes: Classes,
+    filled_by: Mutex<BTreeMap<PathBuf, Name>>,
 }
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -85,6 +91,7 @@ impl NodeMetrics {
             policy: Family::default(),
             event_dropped: Counter::default(),
             classes: Classes::new(clock),
+            filled_by: Mutex::default(),
         }))
     }
 
@@ -125,15 +132,18 @@ impl NodeMetrics {
     }
 
     /// A publish ended. Masked failures of a mounted volume are rotations, not publishes.
-    pub fn published(&self, provider: &str, result: Result<(), OutcomeCode>) {
-        let labels = ProviderLabels { provider: self.0.providers.bounded(provider), os_type: Os::Linux };
+    pub fn published(&self, target: &Path, result: Result<(), OutcomeCode>) {
+        let filled_by = self.0.filled_by.lock().get(target).cloned();
+        // Upstream leaves the label empty as well where no provider was found.
+        let provider = filled_by.unwrap_or_else(Name::none);
+        let os_type = Os::Linux;
         if let Err(code) = result {
-            let ProviderLabels { provider, os_type } = labels.clone();
-            let labels = PublishErrorLabels { provider, error_type: code.name(), os_type };
+            let (provider, error_type) = (provider.clone(), code.name());
+            let labels = PublishErrorLabels { provider, error_type, os_type };
             self.0.publish_error.get_or_create(&labels).inc();
             self.went_wrong(code);
         }
-        self.0.publish.get_or_create(&labels).inc();
+        self.0.publish.get_or_create(&ProviderLabels { provider, os_type }).inc();
     }
 
     /// An unpublish ended.
@@ -183,7 +193,8 @@ impl NodeMetrics {
     /// A vault answered, or did not.
     pub fn vault_answered(&self, kind: ReadKind, took: Duration, result: Result<(), OutcomeCode>) {
         let error = result.err().map_or("", OutcomeCode::name);
-        let labels = VaultLabels { provider: "azure", os_type: Os::Linux, object_type: kind, error };
+        let labels =
+            VaultLabels { provider: "azure", os_type: Os::Linux, object_type: kind, error };
         self.0.vault_request.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
@@ -204,12 +215,12 @@ impl NodeMetrics {
 
     /// A pod status was to be written.
     pub fn status_written(&self, result: StatusWrite) {
-        self.0.status_write.get_or_create(&CallLabels { result }).inc();
+        self.0.status_write.get_or_create(&StatusLabels { result }).inc();
     }
 
     /// The policy was asked about a read.
-    pub fn decided(&self, result: PolicyDecision) {
-        self.0.policy.get_or_create(&CallLabels { result }).inc();
+    pub fn decided(&self, decision: PolicyDecision) {
+        self.0.policy.get_or_create(&PolicyLabels { decision }).inc();
     }
 
     /// An event was dropped, because there were too many.
@@ -228,15 +239,27 @@ impl NodeMetrics {
         self.0.grpc_request.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// A mounted volume holds content of these times. The pages tell the oldest and the shortest
-    /// of each class.
-    pub fn volume_holds(&self, target: &Path, times: ClassTimes) {
-        self.0.classes.set(target, times);
+    /// The volume at `target` was found to hold the newest content of its class. The page tells
+    /// the oldest look and the first end of each class.
+    pub fn volume_checked(&self, target: &Path, namespace: &str, class: &str) {
+        self.0.classes.checked(target, namespace, class);
+    }
+
+    /// How a mounted volume is.
+    pub fn volume_reported(&self, report: &VolumeReport) {
+        self.0.classes.reported(report);
     }
 
     /// The volume is gone.
     pub fn volume_gone(&self, target: &Path) {
         self.0.classes.remove(target);
+        self.0.filled_by.lock().remove(target);
+    }
+
+    /// Remembers who fills the volume at `target`.
+    fn filled_by(&self, target: &Path, provider: &str) {
+        let provider = self.0.providers.bounded(provider);
+        self.0.filled_by.lock().insert(target.to_owned(), provider);
     }
 }
 

@@ -1,9 +1,20 @@
 //! What the kubelet ordered: one publish of one volume, parsed.
 
+mod parse;
+mod problem;
+mod target;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lanyard_keyvault::{Pod, Proofs};
+
+pub use self::parse::OrderRules;
+pub use self::problem::{InvalidOrder, OrderProblem};
+pub use self::tokens::TokensProblem;
 
 /// One publish of one volume, as the kubelet asked for it. It cannot be wrong inside: what was
 /// missing or contradictory was refused when the request was parsed.

@@ -13,25 +13,25 @@ use lanyard_telemetry::prometheus_client::metrics::MetricType;
 use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
 use parking_lot::Mutex;
 
+use crate::reporter::VolumeReport;
+
 /// The times of what one volume holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClassTimes {
-    /// The namespace of its class.
-    pub namespace: String,
-    /// The name of its class.
-    pub class: String,
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct VolumeTimes {
+    namespace: String,
+    class: String,
     /// When it was last known to hold the newest content.
-    pub checked: Timestamp,
+    checked: Option<Timestamp>,
     /// When the first of what it holds ends to be valid.
-    pub not_after: Option<Timestamp>,
+    not_after: Option<Timestamp>,
     /// Whether the last look failed.
-    pub failing: bool,
+    failing: bool,
 }
 
 /// The times of every mounted volume, told for each class when the page is read.
 #[derive(Debug, Clone)]
 pub(super) struct Classes {
-    volumes: Arc<Mutex<BTreeMap<PathBuf, ClassTimes>>>,
+    volumes: Arc<Mutex<BTreeMap<PathBuf, VolumeTimes>>>,
     clock: SharedClock,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Classes {
 struct ClassRow {
     volumes: i64,
     failing: i64,
-    age: f64,
+    age: Option<f64>,
     expires_in: Option<f64>,
 }
 
@@ -49,8 +49,33 @@ impl Classes {
         Self { volumes: Arc::default(), clock }
     }
 
-    pub(super) fn set(&self, target: &Path, times: ClassTimes) {
-        self.volumes.lock().insert(target.to_owned(), times);
+    /// The volume holds the newest content.
+    pub(super) fn checked(&self, target: &Path, namespace: &str, class: &str) {
+        let now = self.clock.now();
+        self.update(target, (namespace, class), |times| times.checked = Some(now));
+    }
+
+    pub(super) fn reported(&self, report: &VolumeReport) {
+        let objects = &report.facts.objects;
+        let not_after = objects.iter().filter_map(|object| object.not_after).min();
+        let failing = report.facts.outcome.is_some();
+        self.update(&report.target, (&report.pod.namespace, &report.class_name), |times| {
+            times.not_after = not_after;
+            times.failing = failing;
+        });
+    }
+
+    fn update(
+        &self,
+        target: &Path,
+        (namespace, class): (&str, &str),
+        change: impl FnOnce(&mut VolumeTimes),
+    ) {
+        let mut volumes = self.volumes.lock();
+        let times = volumes.entry(target.to_owned()).or_default();
+        namespace.clone_into(&mut times.namespace);
+        class.clone_into(&mut times.class);
+        change(times);
     }
 
     pub(super) fn remove(&self, target: &Path) {
@@ -75,12 +100,12 @@ impl Classes {
 }
 
 impl ClassRow {
-    fn of(times: &ClassTimes, now: Timestamp) -> Self {
+    fn of(times: &VolumeTimes, now: Timestamp) -> Self {
         let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64();
         Self {
             volumes: 1,
             failing: times.failing.into(),
-            age: seconds(times.checked, now).max(0.0),
+            age: times.checked.map(|checked| seconds(checked, now).max(0.0)),
             expires_in: times.not_after.map(|end| seconds(now, end)),
         }
     }
@@ -90,7 +115,7 @@ impl ClassRow {
         Self {
             volumes: self.volumes + other.volumes,
             failing: self.failing + other.failing,
-            age: self.age.max(other.age),
+            age: self.age.into_iter().chain(other.age).reduce(f64::max),
             expires_in: ends.reduce(f64::min),
         }
     }
@@ -100,7 +125,7 @@ impl Collector for Classes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let rows = self.rows();
         let numbers: [(&str, &str, fn(&ClassRow) -> Option<f64>); 2] = [
-            ("lanyard_node_content_age_seconds", AGE_HELP, |row| Some(row.age)),
+            ("lanyard_node_content_age_seconds", AGE_HELP, |row| row.age),
             ("lanyard_node_expires_in_seconds", EXPIRES_HELP, |row| row.expires_in),
         ];
         for (name, help, value) in numbers {

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
-use std::hash::Hash;
 use std::sync::Arc;
 
 use lanyard_telemetry::label_values;
@@ -129,13 +128,25 @@ pub(super) struct ReadLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct CallLabels<R: fmt::Debug + Clone + PartialEq + Eq + Hash + EncodeLabelValue> {
-    pub(super) result: R,
+pub(super) struct StatusLabels {
+    pub(super) result: StatusWrite,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct PolicyLabels {
+    pub(super) decision: PolicyDecision,
 }
 
 /// A name that others choose, once it is known that there are few of them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name(Arc<str>);
+
+impl Name {
+    /// Nobody's.
+    pub(super) fn none() -> Self {
+        Self("".into())
+    }
+}
 
 impl EncodeLabelValue for Name {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {

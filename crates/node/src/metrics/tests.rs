@@ -1,8 +1,10 @@
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
+use lanyard_keyvault::Pod;
 use lanyard_telemetry::MetricsPage;
 
 use super::*;
+use crate::reporter::{ObjectFacts, VolumeFacts};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -22,8 +24,9 @@ fn assert_line(page: &MetricsPage, line: &str) {
 #[test]
 fn upstreams_dashboards_find_their_names() {
     let (metrics, page, _clock) = node();
-    metrics.published("azure", Ok(()));
-    metrics.published("azure", Err(OutcomeCode::SecretProviderClassNotFound));
+    metrics.filled_by(Path::new("/a"), "azure");
+    metrics.published(Path::new("/a"), Ok(()));
+    metrics.published(Path::new("/a"), Err(OutcomeCode::SecretProviderClassNotFound));
     metrics.unpublished(true);
     metrics.unpublished(false);
     metrics.rotated("azure", SECOND, Ok(true));
@@ -51,15 +54,11 @@ fn upstreams_dashboards_find_their_names() {
 fn names_that_tenants_choose_do_not_grow_the_page_without_end() {
     let (metrics, page, _clock) = node();
     for number in 0..1000 {
-        metrics.published(&format!("provider-{number}"), Ok(()));
-        let times = ClassTimes {
-            namespace: "tenant".to_owned(),
-            class: format!("class-{number:04}"),
-            checked: Timestamp::UNIX_EPOCH,
-            not_after: None,
-            failing: false,
-        };
-        metrics.volume_holds(Path::new(&format!("/{number:04}")), times);
+        let target = format!("/{number:04}");
+        let target = Path::new(&target);
+        metrics.filled_by(target, &format!("provider-{number}"));
+        metrics.published(target, Ok(()));
+        metrics.volume_checked(target, "tenant", &format!("class-{number:04}"));
     }
     assert_line(&page, "node_publish_total{provider=\"other\",os_type=\"linux\"} 984");
     assert_line(&page, "lanyard_node_volumes{namespace=\"\",class=\"other\"} 500");
@@ -69,18 +68,35 @@ fn names_that_tenants_choose_do_not_grow_the_page_without_end() {
 #[test]
 fn a_class_is_as_old_as_its_oldest_volume_and_ends_with_its_first() {
     let (metrics, page, clock) = node();
-    let at = |seconds| Timestamp::from_second(seconds).unwrap();
-    let times = |checked, not_after, failing| ClassTimes {
-        namespace: "tenant".to_owned(),
-        class: "disk".to_owned(),
-        checked: at(checked),
-        not_after,
-        failing,
+    let report = |target: &str, not_after: Option<i64>, outcome: Option<&str>| VolumeReport {
+        pod: Pod {
+            namespace: "tenant".to_owned(),
+            name: "pod".to_owned(),
+            uid: "1".to_owned(),
+            service_account: String::new(),
+        },
+        class_name: "disk".to_owned(),
+        target: target.into(),
+        objects: Vec::new(),
+        facts: VolumeFacts {
+            outcome: outcome.map(str::to_owned),
+            objects: vec![ObjectFacts {
+                not_after: not_after.map(|it| Timestamp::from_second(it).unwrap()),
+                ..ObjectFacts::default()
+            }],
+            ..VolumeFacts::default()
+        },
     };
-    metrics.volume_holds(Path::new("/a"), times(10, Some(at(500)), true));
-    metrics.volume_holds(Path::new("/b"), times(60, Some(at(400)), false));
-    metrics.volume_holds(Path::new("/c"), times(60, None, false));
-    clock.advance(Duration::from_secs(100));
+    let volumes = [
+        (10, report("/a", Some(500), Some("VaultThrottled"))),
+        (50, report("/b", Some(400), None)),
+        (40, report("/c", None, None)),
+    ];
+    for (seconds, report) in volumes {
+        clock.advance(Duration::from_secs(seconds));
+        metrics.volume_checked(&report.target, "tenant", "disk");
+        metrics.volume_reported(&report);
+    }
     let labels = "{namespace=\"tenant\",class=\"disk\"}";
     assert_line(&page, &format!("lanyard_node_content_age_seconds{labels} 90.0"));
     assert_line(&page, &format!("lanyard_node_expires_in_seconds{labels} 300.0"));
