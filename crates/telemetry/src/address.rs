@@ -41,7 +41,7 @@ impl FromStr for ListenAddress {
         }
         let invalid = || ParseListenAddressError { text: text.to_owned() };
         let (host, port) = text.rsplit_once(':').ok_or_else(invalid)?;
-        let port = port.parse().map_err(|_| invalid())?;
+        let port = port.parse().ok().ok_or_else(invalid)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         if host.is_empty() {
             return Ok(Self::Everywhere(port));
@@ -49,7 +49,7 @@ impl FromStr for ListenAddress {
         let ip = if host == "localhost" {
             IpAddr::V4(Ipv4Addr::LOCALHOST)
         } else {
-            host.parse().map_err(|_| invalid())?
+            host.parse().ok().ok_or_else(invalid)?
         };
         Ok(Self::At(SocketAddr::new(ip, port)))
     }

@@ -21,7 +21,7 @@ impl MetricsPage {
         Self(Arc::new(registry))
     }
 
-    /// The current values, in the OpenMetrics text format 1.0.
+    /// The current values, in the `OpenMetrics` text format 1.0.
     pub fn render(&self) -> String {
         let mut text = String::new();
         // Only a collector that fails to write into memory could fail here.

@@ -112,7 +112,7 @@ impl Usage {
 /// Linux tells processes of ticks of this length on every architecture.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The numbers of proc_pid_stat(5); the first behind the program's name is 3.
+/// The numbers of `proc_pid_stat(5)`; the first behind the program's name is 3.
 const FIRST_FIELD: usize = 3;
 const UTIME: usize = 14;
 const STIME: usize = 15;

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
 use lanyard_telemetry::prometheus_client::collector::Collector;
-use lanyard_telemetry::prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use lanyard_telemetry::prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, EncodeMetric,
+};
 use lanyard_telemetry::prometheus_client::metrics::MetricType;
 use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
 use parking_lot::Mutex;
@@ -124,28 +126,31 @@ impl ClassRow {
 impl Collector for Classes {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let rows = self.rows();
-        let numbers: [(&str, &str, fn(&ClassRow) -> Option<f64>); 2] = [
-            ("lanyard_node_content_age_seconds", AGE_HELP, |row| row.age),
-            ("lanyard_node_expires_in_seconds", EXPIRES_HELP, |row| row.expires_in),
-        ];
-        for (name, help, value) in numbers {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for ((namespace, class), row) in &rows {
-                let Some(value) = value(row) else { continue };
-                let labels = [("namespace", namespace.as_str()), ("class", class.as_str())];
-                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-            }
-        }
-        let counts: [(&str, &str, fn(&ClassRow) -> i64); 2] = [
-            ("lanyard_node_volumes", "Mounted volumes", |row| row.volumes),
-            ("lanyard_node_volumes_failing", FAILING_HELP, |row| row.failing),
-        ];
-        for (name, help, value) in counts {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for ((namespace, class), row) in &rows {
-                let labels = [("namespace", namespace.as_str()), ("class", class.as_str())];
-                ConstGauge::new(value(row)).encode(family.encode_family(&labels)?)?;
-            }
+        let mut page = Page { encoder: &mut encoder, rows: &rows };
+        page.gauge("lanyard_node_content_age_seconds", AGE_HELP, |row| row.age)?;
+        page.gauge("lanyard_node_expires_in_seconds", EXPIRES_HELP, |row| row.expires_in)?;
+        page.gauge("lanyard_node_volumes", "Mounted volumes", |row| Some(row.volumes))?;
+        page.gauge("lanyard_node_volumes_failing", FAILING_HELP, |row| Some(row.failing))
+    }
+}
+
+struct Page<'a, 'b> {
+    encoder: &'a mut DescriptorEncoder<'b>,
+    rows: &'a BTreeMap<(String, String), ClassRow>,
+}
+
+impl Page<'_, '_> {
+    fn gauge<V: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        value: impl Fn(&ClassRow) -> Option<V>,
+    ) -> Result<(), fmt::Error> {
+        let mut family = self.encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for ((namespace, class), row) in self.rows {
+            let Some(value) = value(row) else { continue };
+            let labels = [("namespace", namespace.as_str()), ("class", class.as_str())];
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
     }
