@@ -44,6 +44,7 @@ mod public_key;
 mod secret_bytes;
 mod separate;
 mod source;
+mod tls_part;
 mod vault;
 
 pub use chain::ChainError;
@@ -63,4 +64,5 @@ pub use secret_bytes::SecretBytes;
 pub use source::{
     ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
 };
+pub use tls_part::{TlsPartError, parse_tls_certificates, parse_tls_private_key};
 pub use vault::KeyVault;

@@ -47,9 +47,13 @@ pub(crate) fn archive_of(value: &[u8]) -> Result<Zeroizing<Vec<u8>>, PfxError> {
 /// Private keys as PKCS#8, then certificates, without the attributes of their bags. Old ciphers
 /// (40-bit RC2, triple DES) and new ones (PBES2 with AES) are read.
 pub(crate) fn convert_pfx(value: &[u8], order: bool) -> Result<ConvertedPfx, PfxError> {
-    let der = archive_of(value)?;
+    convert_archive(&archive_of(value)?, order)
+}
+
+/// The same of an archive that is not encoded.
+pub(crate) fn convert_archive(der: &[u8], order: bool) -> Result<ConvertedPfx, PfxError> {
     let archive =
-        Pkcs12Archive::from_pkcs12(&der, "").map_err(|source| PfxError::Archive { source })?;
+        Pkcs12Archive::from_pkcs12(der, "").map_err(|source| PfxError::Archive { source })?;
     if archive.keys.is_empty() && archive.certs.is_empty() {
         return Err(PfxError::Empty);
     }

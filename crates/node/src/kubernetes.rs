@@ -4,9 +4,9 @@
 //! nothing is written that is already there.
 
 mod access;
-mod call;
+pub(crate) mod call;
 mod classes;
-mod digest;
+pub(crate) mod digest;
 mod events;
 mod names;
 mod reporter;
@@ -15,6 +15,7 @@ pub use access::{AccessError, ApiAccess};
 pub use call::{ApiError, KubernetesApi};
 pub use classes::{ClassChange, KubeClasses, KubeClassesSettings};
 pub use events::EventQueue;
+pub(crate) use names::node_label_value;
 pub use reporter::{KubeReporter, KubeReporterSettings};
 
 /// The field manager of what this program applies.

@@ -38,6 +38,7 @@ pub mod policy;
 mod provider;
 mod reporter;
 pub mod rotation;
+mod sync;
 mod volume;
 
 pub use classes::{ClassError, ClassSource, MemoryClasses};
@@ -64,4 +65,5 @@ pub use provider::{
 pub use reporter::{
     NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,
 };
+pub use sync::{SecretSync, SecretSyncSettings};
 pub use volume::{Changed, Published, Scrubbed, Volume};

@@ -250,7 +250,7 @@ fn comma(reason: &str) -> String {
 }
 
 /// An error with its causes. Those of hyper say only the last thing in the last place.
-fn chain_of(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain_of(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -6,10 +6,15 @@ use aws_lc_rs::digest::{Context, SHA256};
 
 /// SHA-256 of the parts, each ended so that no two lists of parts read the same.
 pub(crate) fn digest_of(parts: &[&str]) -> [u8; 32] {
+    digest_of_bytes(parts.iter().map(|part| part.as_bytes()))
+}
+
+/// The same of bytes.
+pub(crate) fn digest_of_bytes<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for part in parts {
         context.update(&part.len().to_le_bytes());
-        context.update(part.as_bytes());
+        context.update(part);
     }
     let mut digest = [0; 32];
     digest.copy_from_slice(context.finish().as_ref());

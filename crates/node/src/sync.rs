@@ -1,0 +1,17 @@
+//! Kubernetes Secrets that are kept in step with mounted files: `secretObjects` of a class.
+//!
+//! The controller follows the pod statuses of its node. For each it asks for the class and the
+//! pod, reads the files in the volume that the pod itself names, and makes the Secrets of the class
+//! say what the files say. The steps in between are pure.
+
+mod compare;
+mod controller;
+mod desired;
+mod mounted;
+mod owners;
+mod pod_slice;
+mod schedule;
+mod secrets;
+mod selection;
+
+pub use controller::{SecretSync, SecretSyncSettings};

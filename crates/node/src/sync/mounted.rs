@@ -1,0 +1,226 @@
+//! Reads the files of a mounted volume.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use lanyard_keyvault::SecretBytes;
+use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+use crate::path::FilePath;
+
+/// What a volume holds: one whole generation.
+#[derive(Debug)]
+pub(super) struct MountedFiles {
+    /// The files that were asked for and are there.
+    pub(super) files: BTreeMap<FilePath, SecretBytes>,
+    /// Since when the volume holds them.
+    pub(super) since: Timestamp,
+}
+
+/// The files of a volume could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum MountedError {
+    /// A call failed.
+    #[error("could not read {}", path.display())]
+    Disk {
+        /// What was to be read.
+        path: PathBuf,
+        /// What came back.
+        #[source]
+        source: std::io::Error,
+    },
+    /// There is a directory, and no memory file system on it: not a volume of ours.
+    #[error("{} is not mounted", path.display())]
+    NotMounted {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is something else under the name.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It cannot be in a Secret.
+    #[error("{} is larger than a Secret may be", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Reads files of the volume at `volume`, a path below the kubelet's directory. Files that are
+/// not there are left out.
+///
+/// Nothing planted leads out: below the kubelet's directory no link is followed but `..data`, and
+/// that only to a directory in the volume. All files are of one generation.
+pub(super) fn load_files(
+    kubelet: &Path,
+    volume: &Path,
+    names: &[FilePath],
+) -> Result<MountedFiles, MountedError> {
+    let target = kubelet.join(volume);
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |errno: Errno| MountedError::Disk { path, source: errno.into() }
+    };
+    let base = fs::open(kubelet, DIRECTORY, Mode::empty()).map_err(failed(kubelet))?;
+    let root =
+        fs::openat2(&base, volume, DIRECTORY, Mode::empty(), STRICT).map_err(failed(&target))?;
+    let system = fs::fstatfs(&root).map_err(failed(&target))?;
+    if system.f_type != TMPFS_MAGIC {
+        return Err(MountedError::NotMounted { path: target });
+    }
+    let data = target.join(DATA);
+    let link = fs::statat(&root, DATA, AtFlags::SYMLINK_NOFOLLOW).map_err(failed(&data))?;
+    let generation =
+        fs::openat2(&root, DATA, DIRECTORY, Mode::empty(), WITHIN).map_err(failed(&data))?;
+    let mut files = BTreeMap::new();
+    for name in names {
+        if let Some(content) = load_file(&generation, name, &target)? {
+            files.insert(name.clone(), content);
+        }
+    }
+    let nanoseconds = i32::try_from(link.st_mtime_nsec).unwrap_or(0);
+    let since = Timestamp::new(link.st_mtime, nanoseconds).unwrap_or(Timestamp::UNIX_EPOCH);
+    Ok(MountedFiles { files, since })
+}
+
+fn load_file(
+    generation: &OwnedFd,
+    name: &FilePath,
+    target: &Path,
+) -> Result<Option<SecretBytes>, MountedError> {
+    let path = || target.join(name.as_str());
+    let failed = |source| MountedError::Disk { path: path(), source };
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = fs::openat2(generation.as_fd(), name.as_str(), flags, Mode::empty(), STRICT);
+    let mut file = match opened {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(errno) => return Err(failed(errno.into())),
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(MountedError::NotAFile { path: path() });
+    }
+    let too_large = || MountedError::TooLarge { path: path() };
+    let length = usize::try_from(metadata.len()).map_err(|_large| too_large())?;
+    if length > MAX_SECRET {
+        return Err(too_large());
+    }
+    // A generation never changes, so what is there at first is all there is.
+    let mut content = Zeroizing::new(vec![0; length]);
+    file.read_exact(&mut content).map_err(failed)?;
+    Ok(Some(SecretBytes::from(std::mem::take(&mut *content))))
+}
+
+const DATA: &str = "..data";
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// No link at all.
+const STRICT: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+/// A link that stays in the volume.
+const WITHIN: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS).union(ResolveFlags::NO_XDEV);
+/// `TMPFS_MAGIC` (statfs(2)).
+const TMPFS_MAGIC: fs::FsWord = 0x0102_1994;
+/// What the API takes for all values of a Secret together.
+pub(super) const MAX_SECRET: usize = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use lanyard_clock::ManualClock;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::payload::FileEntry;
+    use crate::volume::Volume;
+
+    const VOLUME: &str = "pods/u/volumes/kubernetes.io~csi/v/mount";
+
+    fn names(names: &[&str]) -> Vec<FilePath> {
+        names.iter().map(|name| name.parse().unwrap()).collect()
+    }
+
+    /// A kubelet's directory on a memory file system, with one volume.
+    fn kubelet() -> (TempDir, Volume, ManualClock) {
+        let kubelet = tempfile::tempdir_in("/dev/shm").unwrap();
+        let target = kubelet.path().join(VOLUME);
+        std::fs::create_dir_all(&target).unwrap();
+        let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
+        let volume = Volume::open(&target, std::sync::Arc::new(clock.clone())).unwrap();
+        (kubelet, volume, clock)
+    }
+
+    fn publish(volume: &mut Volume, files: &[(&str, &[u8])]) {
+        let entries: Vec<_> = files
+            .iter()
+            .map(|(path, content)| FileEntry::new(path.parse().unwrap(), content, 0o600))
+            .collect();
+        volume.publish(&entries).unwrap();
+    }
+
+    fn load(kubelet: &TempDir, wanted: &[&str]) -> Result<MountedFiles, MountedError> {
+        load_files(kubelet.path(), Path::new(VOLUME), &names(wanted))
+    }
+
+    #[test]
+    fn the_current_generation_is_read() {
+        let (kubelet, mut volume, _clock) = kubelet();
+        publish(&mut volume, &[("token", b"old"), ("tls/key", b"k")]);
+        let first = load(&kubelet, &["token", "tls/key", "absent", "token/below"]).unwrap();
+        let text = |files: &MountedFiles, name: &str| {
+            let file = files.files.get(&name.parse::<FilePath>().unwrap());
+            file.map(|content| String::from_utf8_lossy(content.expose()).into_owned())
+        };
+        assert_eq!(text(&first, "token").as_deref(), Some("old"));
+        assert_eq!(text(&first, "tls/key").as_deref(), Some("k"));
+        assert_eq!(first.files.len(), 2);
+        publish(&mut volume, &[("token", b"new")]);
+        let second = load(&kubelet, &["token"]).unwrap();
+        assert_eq!(text(&second, "token").as_deref(), Some("new"));
+        assert!(second.since >= first.since);
+    }
+
+    #[test]
+    fn what_is_planted_leads_nowhere() {
+        let (kubelet, mut volume, _clock) = kubelet();
+        publish(&mut volume, &[("token", b"t")]);
+        let target = kubelet.path().join(VOLUME);
+        let generation = std::fs::canonicalize(target.join("..data")).unwrap();
+        symlink("/etc/passwd", generation.join("planted")).unwrap();
+        std::fs::create_dir(generation.join("directory")).unwrap();
+        assert!(matches!(load(&kubelet, &["planted"]), Err(MountedError::Disk { .. })));
+        assert!(matches!(load(&kubelet, &["directory"]), Err(MountedError::NotAFile { .. })));
+        std::fs::remove_file(target.join("..data")).unwrap();
+        symlink("/etc", target.join("..data")).unwrap();
+        assert!(matches!(load(&kubelet, &["passwd"]), Err(MountedError::Disk { .. })));
+        std::fs::rename(&target, kubelet.path().join("moved")).unwrap();
+        symlink(kubelet.path().join("moved"), &target).unwrap();
+        assert!(matches!(load(&kubelet, &["token"]), Err(MountedError::Disk { .. })));
+    }
+
+    #[test]
+    fn a_directory_of_the_disk_is_no_volume() {
+        let kubelet = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        std::fs::create_dir_all(kubelet.path().join(VOLUME)).unwrap();
+        let error = load_files(kubelet.path(), Path::new(VOLUME), &[]).unwrap_err();
+        assert!(matches!(error, MountedError::NotMounted { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_no_secret_can_hold_is_refused_unread() {
+        let (kubelet, mut volume, _clock) = kubelet();
+        publish(&mut volume, &[("large", &vec![0; MAX_SECRET + 1])]);
+        assert!(matches!(load(&kubelet, &["large"]), Err(MountedError::TooLarge { .. })));
+    }
+}

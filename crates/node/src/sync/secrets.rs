@@ -1,0 +1,316 @@
+//! Secrets in the Kubernetes API.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use lanyard_keyvault::SecretBytes;
+use serde::{Serialize, Serializer};
+use serde_json::json;
+use zeroize::{Zeroize, Zeroizing};
+
+use super::compare::{CONTENT_SINCE, Change, decide};
+use super::desired::DesiredSecret;
+use super::owners::missing_owners;
+use crate::kubernetes::FIELD_MANAGER;
+use crate::kubernetes::call::{ApiError, KubernetesApi, Patience};
+use crate::kubernetes::digest::digest_of_bytes;
+
+/// The Secrets that this node keeps in step.
+///
+/// Answers never carry values but where a Secret is compared: a client logs answers that it cannot
+/// read, so that one reading is parsed here.
+#[derive(Debug)]
+pub(super) struct Secrets {
+    api: KubernetesApi,
+    /// What was found or made, so that an unchanged Secret costs one read of its metadata.
+    known: HashMap<(String, String), Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    version: Option<String>,
+    fingerprint: [u8; 32],
+}
+
+/// A Secret could not be kept in step.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SecretError {
+    /// The API said no, or nothing.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The type of a Secret cannot be changed.
+    #[error("the Secret {namespace}/{name} is there with another type than {wanted}")]
+    OtherType {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// The type that the class wants.
+        wanted: String,
+    },
+}
+
+impl SecretError {
+    /// What to do next.
+    pub(super) fn hint(&self) -> &'static str {
+        match self {
+            Self::Api(ApiError::Refused { status: 403, .. }) => {
+                "the synchronization of Secrets needs `syncSecret.enabled` of the chart"
+            }
+            Self::Api(error) => error.hint(),
+            Self::OtherType { .. } => {
+                "remove that Secret, or give `secretObjects` another name or the same type"
+            }
+        }
+    }
+}
+
+impl Secrets {
+    pub(super) fn new(api: KubernetesApi) -> Self {
+        Self { api, known: HashMap::new() }
+    }
+
+    /// Makes a Secret say what it should and be owned by whom it should, at least.
+    pub(super) async fn ensure(
+        &mut self,
+        namespace: &str,
+        desired: &DesiredSecret,
+        since: Timestamp,
+        owners: &[OwnerReference],
+    ) -> Result<(), SecretError> {
+        let key = (namespace.to_owned(), desired.name.clone());
+        let fingerprint = fingerprint(desired, owners);
+        if let Some(known) = self.known.get(&key).filter(|it| it.fingerprint == fingerprint) {
+            let metadata = self.fetch_metadata(namespace, &desired.name).await?;
+            if metadata.is_some_and(|it| it.resource_version == known.version) {
+                return Ok(());
+            }
+        }
+        self.known.remove(&key);
+        let existing = self.fetch(namespace, &desired.name).await?;
+        let change = decide(existing.0.as_ref(), desired, since, FIELD_MANAGER);
+        let mut metadata = match change {
+            Change::Apply => self.apply(namespace, desired, since).await?,
+            Change::OtherType => {
+                return Err(SecretError::OtherType {
+                    namespace: namespace.to_owned(),
+                    name: desired.name.clone(),
+                    wanted: desired.secret_type.clone(),
+                });
+            }
+            Change::Nothing | Change::LeaveNewer => existing.metadata(),
+        };
+        drop(existing);
+        let there = metadata.owner_references.as_deref().unwrap_or_default();
+        let missing = missing_owners(there, owners);
+        if !missing.is_empty() {
+            metadata = self.add_owners(namespace, &desired.name, &metadata, &missing).await?;
+        }
+        self.known.insert(key, Known { version: metadata.resource_version, fingerprint });
+        Ok(())
+    }
+
+    /// Forgets what is known of the Secrets of a namespace that nobody follows any more.
+    pub(super) fn forget_all_but(&mut self, namespaces: impl Fn(&str) -> bool) {
+        self.known.retain(|(namespace, _), _| namespaces(namespace));
+    }
+
+    fn secrets(&self, namespace: &str) -> Api<Secret> {
+        Api::namespaced(self.api.client().clone(), namespace)
+    }
+
+    async fn fetch_metadata(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ObjectMeta>, ApiError> {
+        let secrets = self.secrets(namespace);
+        let action = format!("read the metadata of Secret {namespace}/{name}");
+        match self.api.call(Patience::USUAL, action, || secrets.get_metadata(name)).await {
+            Ok(partial) => Ok(Some(partial.metadata)),
+            Err(error) if error.is_absence() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn fetch(&self, namespace: &str, name: &str) -> Result<Existing, ApiError> {
+        let action = format!("read Secret {namespace}/{name}");
+        // Both are names of objects: nothing in them ends a segment of a path.
+        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        let read = async || {
+            let request = http::Request::get(&path).body(Vec::new());
+            let request = request.map_err(kube::Error::HttpError)?;
+            self.api.client().request_text(request).await
+        };
+        let text = match self.api.call(Patience::USUAL, &action, read).await {
+            Ok(text) => Zeroizing::new(text),
+            Err(error) if error.is_absence() => return Ok(Existing(None)),
+            Err(error) => return Err(error),
+        };
+        match serde_json::from_str(&text) {
+            Ok(secret) => Ok(Existing(Some(secret))),
+            Err(error) => Err(ApiError::of(&kube::Error::SerdeError(error), action)),
+        }
+    }
+
+    async fn apply(
+        &self,
+        namespace: &str,
+        desired: &DesiredSecret,
+        since: Timestamp,
+    ) -> Result<ObjectMeta, ApiError> {
+        let mut annotations = desired.annotations.clone();
+        annotations.insert(CONTENT_SINCE.to_owned(), since.to_string());
+        let secret = AppliedSecret {
+            api_version: "v1",
+            kind: "Secret",
+            metadata: ObjectMeta {
+                name: Some(desired.name.clone()),
+                namespace: Some(namespace.to_owned()),
+                labels: Some(desired.labels.clone()),
+                annotations: Some(annotations),
+                ..ObjectMeta::default()
+            },
+            secret_type: &desired.secret_type,
+            data: Values(&desired.data),
+        };
+        let secrets = self.secrets(namespace);
+        let action = format!("apply Secret {namespace}/{}", desired.name);
+        let parameters = PatchParams::apply(FIELD_MANAGER).force();
+        let patch = Patch::Apply(secret);
+        let apply = || secrets.patch_metadata(&desired.name, &parameters, &patch);
+        self.api.call(Patience::USUAL, action, apply).await.map(|partial| partial.metadata)
+    }
+
+    /// Adds owners and leaves those that are there: lists of owners merge by uid on the server.
+    async fn add_owners(
+        &self,
+        namespace: &str,
+        name: &str,
+        existing: &ObjectMeta,
+        missing: &[OwnerReference],
+    ) -> Result<ObjectMeta, ApiError> {
+        // With the uid, a Secret that was removed and made anew meanwhile is a conflict.
+        let patch = Patch::Strategic(json!({
+            "metadata": {"uid": existing.uid, "ownerReferences": missing},
+        }));
+        let secrets = self.secrets(namespace);
+        let action = format!("add owners to Secret {namespace}/{name}");
+        let parameters =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patch = || secrets.patch_metadata(name, &parameters, &patch);
+        self.api.call(Patience::USUAL, action, patch).await.map(|partial| partial.metadata)
+    }
+}
+
+/// A Secret that was read, if there is one. Its values are wiped when it goes.
+struct Existing(Option<Secret>);
+
+impl Existing {
+    fn metadata(&self) -> ObjectMeta {
+        self.0.as_ref().map(|secret| secret.metadata.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Existing {
+    fn drop(&mut self) {
+        let data = self.0.iter_mut().filter_map(|secret| secret.data.as_mut());
+        data.flat_map(BTreeMap::values_mut).for_each(|value| value.0.zeroize());
+    }
+}
+
+/// What we say about a Secret, and nothing else.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct AppliedSecret<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: ObjectMeta,
+    #[serde(rename = "type")]
+    secret_type: &'a str,
+    data: Values<'a>,
+}
+
+/// The values of a Secret; in JSON as base64, in the debug form not at all.
+struct Values<'a>(&'a BTreeMap<String, SecretBytes>);
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let encoded = |value: &SecretBytes| Zeroizing::new(STANDARD.encode(value.expose()));
+        let values: Vec<_> = self.0.iter().map(|(key, value)| (key, encoded(value))).collect();
+        serializer.collect_map(values.iter().map(|(key, value)| (key, value.as_str())))
+    }
+}
+
+impl fmt::Debug for Values<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+fn fingerprint(desired: &DesiredSecret, owners: &[OwnerReference]) -> [u8; 32] {
+    let pair = |(key, value): (&'_ String, &'_ String)| format!("{key}={value}");
+    let mut texts = vec![desired.secret_type.clone()];
+    for pairs in [&desired.labels, &desired.annotations] {
+        texts.push(pairs.len().to_string());
+        texts.extend(pairs.iter().map(pair));
+    }
+    texts.extend(owners.iter().map(|owner| owner.uid.clone()));
+    texts.extend(desired.data.keys().cloned());
+    let texts = texts.iter().map(String::as_bytes);
+    digest_of_bytes(texts.chain(desired.data.values().map(SecretBytes::expose)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desired(change: impl FnOnce(&mut DesiredSecret)) -> DesiredSecret {
+        let map = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        let mut desired = DesiredSecret {
+            name: "s".to_owned(),
+            labels: map("l", "1"),
+            annotations: map("a", "1"),
+            secret_type: "Opaque".to_owned(),
+            data: BTreeMap::from([("k".to_owned(), SecretBytes::from(b"planted".to_vec()))]),
+        };
+        change(&mut desired);
+        desired
+    }
+
+    #[test]
+    fn values_are_written_as_base64_and_never_printed() {
+        let desired = desired(|_| ());
+        let values = Values(&desired.data);
+        assert_eq!(serde_json::to_string(&values).unwrap(), r#"{"k":"cGxhbnRlZA=="}"#);
+        assert_eq!(format!("{values:?}"), r#"{"k"}"#);
+    }
+
+    #[test]
+    fn every_part_of_a_secret_tells_in_its_fingerprint() {
+        let owner = OwnerReference { uid: "u".to_owned(), ..OwnerReference::default() };
+        let changes: [fn(&mut DesiredSecret); 5] = [
+            |it| it.secret_type = "x".to_owned(),
+            |it| drop(it.labels.insert("l".to_owned(), "2".to_owned())),
+            |it| drop(it.annotations.insert("b".to_owned(), String::new())),
+            |it| drop(it.data.insert("k".to_owned(), SecretBytes::from(b"other".to_vec()))),
+            |it| drop(it.data.insert("l".to_owned(), SecretBytes::default())),
+        ];
+        let mut prints = vec![
+            fingerprint(&desired(|_| ()), &[]),
+            fingerprint(&desired(|_| ()), std::slice::from_ref(&owner)),
+        ];
+        prints.extend(changes.into_iter().map(|change| fingerprint(&desired(change), &[])));
+        let count = prints.len();
+        prints.sort_unstable();
+        prints.dedup();
+        assert_eq!(prints.len(), count);
+    }
+}
