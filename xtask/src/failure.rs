@@ -38,6 +38,12 @@ pub(crate) enum TaskError {
     },
     #[error(transparent)]
     Codegen(#[from] CodegenError),
+    #[error("could not write {what} as JSON")]
+    Json {
+        what: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
     #[error("no {what} is called `{name}`; there are: {known}")]
     Unknown { what: &'static str, name: String, known: String },
     #[error("{failed} of {total} stages failed: {names}")]

@@ -11,7 +11,7 @@ use crate::failure::TaskError;
 #[derive(Debug)]
 pub(crate) struct House {
     root: PathBuf,
-    tools: PathBuf,
+    cache: PathBuf,
     target: PathBuf,
     cargo: OsString,
     path: OsString,
@@ -33,7 +33,7 @@ impl House {
         let target = env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| root.join("target"), |directory| root.join(directory));
         Ok(Self {
-            tools: cache.join("lanyard").join("tools"),
+            cache: cache.join("lanyard"),
             target,
             cargo: env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
             path: env::var_os("PATH").unwrap_or_default(),
@@ -48,7 +48,12 @@ impl House {
 
     /// The directory of one version of one tool, outside the repository.
     pub(crate) fn tool(&self, name: &str, version: &str) -> PathBuf {
-        self.tools.join(name).join(version)
+        self.cache.join("tools").join(name).join(version)
+    }
+
+    /// The directory of test clusters, outside the repository.
+    pub(crate) fn clusters(&self) -> PathBuf {
+        self.cache.join("clusters")
     }
 
     /// The directory of the programs that `cargo build` makes.
@@ -80,7 +85,14 @@ impl House {
 
     /// Whether the `PATH` holds a program of this name.
     pub(crate) fn has_program(&self, name: &str) -> bool {
-        env::split_paths(&self.path).any(|directory| directory.join(name).is_file())
+        self.program(name).is_some()
+    }
+
+    /// The program that the `PATH` means by a name.
+    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+        env::split_paths(&self.path)
+            .map(|directory| directory.join(name))
+            .find(|path| path.is_file())
     }
 
     /// The `PATH` with one more directory in front.

@@ -1,5 +1,7 @@
 //! The binary of the container image is built without the emulator; this proves it.
 
+pub(crate) mod archive;
+
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process;

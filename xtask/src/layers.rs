@@ -29,11 +29,13 @@ enum Layer {
     Composition = 5,
     /// The binary.
     Binary = 6,
+    /// What judges stand on: other people's programs, run by us.
+    Ground = 7,
     /// Judges and tools: nothing depends on them.
-    Outside = 7,
+    Outside = 8,
 }
 
-const LAYERS: [(&str, Layer); 21] = [
+const LAYERS: [(&str, Layer); 22] = [
     ("lanyard-clock", Layer::Words),
     ("lanyard-vocabulary", Layer::Words),
     ("lanyard-credential", Layer::Subjects),
@@ -53,6 +55,7 @@ const LAYERS: [(&str, Layer); 21] = [
     ("lanyard-webhook", Layer::Parts),
     ("lanyard-up", Layer::Composition),
     ("lanyard", Layer::Binary),
+    ("lanyard-cluster", Layer::Ground),
     ("lanyard-conformance", Layer::Outside),
     ("xtask", Layer::Outside),
 ];

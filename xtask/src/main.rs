@@ -6,6 +6,7 @@
 
 mod bench;
 mod ci;
+mod cluster;
 mod codegen;
 mod conformance;
 mod deny;
@@ -53,6 +54,8 @@ enum Task {
     Bench(bench::Arguments),
     /// Install tools into the tool cache
     Tools(tools::Arguments),
+    /// Run a real one-node cluster on loopback
+    Cluster(cluster::Arguments),
     /// Fuzz every target for a while
     Fuzz(fuzz::Arguments),
 }
@@ -78,6 +81,7 @@ fn run(task: &Task, house: &House) -> Result<(), TaskError> {
         Task::Conformance(arguments) => conformance::run(house, arguments).map(drop),
         Task::Bench(arguments) => bench::run(house, arguments),
         Task::Tools(arguments) => tools::run(house, arguments),
+        Task::Cluster(arguments) => cluster::run(house, arguments),
         Task::Fuzz(arguments) => fuzz::run(house, arguments).map(drop),
     }
 }

@@ -1,0 +1,265 @@
+//! The cluster as a thing to hold: the thin shell that carries plans out.
+
+mod start;
+mod teardown;
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::component::Component;
+use crate::error::ClusterError;
+use crate::layout::Layout;
+use crate::plan::{Options, Plan, Site};
+use crate::processes::{self, Process, run_tool};
+use crate::readiness;
+use crate::status::{ComponentStatus, Health, Status};
+
+/// A cluster that was started, by us or by somebody before.
+///
+/// Dropping it changes nothing: the processes live on until [`Cluster::down`].
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    layout: Layout,
+    plan: Plan,
+    api: Api,
+    clock: SharedClock,
+}
+
+/// What a start did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The components that were started; none when the cluster was up already.
+    pub started: Vec<Component>,
+    /// From the call until pods can run.
+    pub elapsed: Duration,
+}
+
+/// How long a component may take to end by itself.
+const GRACE: Duration = Duration::from_secs(30);
+
+impl Cluster {
+    /// Starts a cluster, or what is missing of it, and waits until pods can run.
+    ///
+    /// # Errors
+    /// If the machine lacks something, if a component ends or does not become ready, or if a
+    /// cluster with other options is there. What was started stays for inspection;
+    /// [`Cluster::down`] takes it away.
+    pub async fn up(options: Options, clock: SharedClock) -> Result<Self, ClusterError> {
+        Self::up_with_outcome(options, clock).await.map(|(cluster, _)| cluster)
+    }
+
+    /// As [`Cluster::up`], and says what was done.
+    ///
+    /// # Errors
+    /// As [`Cluster::up`].
+    pub async fn up_with_outcome(
+        options: Options,
+        clock: SharedClock,
+    ) -> Result<(Self, Outcome), ClusterError> {
+        start::up(options, clock).await
+    }
+
+    /// The cluster of a directory, running or not.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn open(directory: &Path, clock: SharedClock) -> Result<Self, ClusterError> {
+        let layout = layout_of(directory)?;
+        let plan = load_plan(&layout)?
+            .ok_or_else(|| ClusterError::NoCluster(layout.root().to_path_buf()))?;
+        let api = Api::open(&layout)?;
+        Ok(Self { layout, plan, api, clock })
+    }
+
+    /// Takes a cluster away: processes, containers, mounts, control groups, networks, files. It
+    /// does not matter how far its start came, nor whether there is anything at all; returns
+    /// whether there was.
+    ///
+    /// # Errors
+    /// If something remains; then it can be called again.
+    pub async fn down(directory: &Path, clock: SharedClock) -> Result<bool, ClusterError> {
+        teardown::down(&layout_of(directory)?, &*clock).await
+    }
+
+    /// The directory of the cluster.
+    pub fn directory(&self) -> &Path {
+        self.layout.root()
+    }
+
+    /// Where things are below the directory.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What the cluster is.
+    pub const fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.layout.kubeconfig()
+    }
+
+    /// The program of a name beside those of the cluster, for example `kubectl`.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.plan.program(name)
+    }
+
+    /// Every component at this moment.
+    pub async fn status(&self) -> Status {
+        let mut components = Vec::with_capacity(Component::ALL.len());
+        for component in Component::ALL {
+            components.push(self.component_status(component).await);
+        }
+        let version = self.api.fetch_json(&format!("{}/version", self.plan.api_server())).await;
+        Status {
+            directory: self.layout.root().to_path_buf(),
+            kubeconfig: self.kubeconfig(),
+            api_server: self.plan.api_server(),
+            kubernetes: version.ok().and_then(|it| it["gitVersion"].as_str().map(str::to_owned)),
+            components,
+        }
+    }
+
+    async fn component_status(&self, component: Component) -> ComponentStatus {
+        let ports = &self.plan.ports;
+        let port = match component {
+            Component::Etcd => Some(ports.etcd),
+            Component::Containerd => None,
+            Component::KubeApiserver => Some(ports.api_server),
+            Component::KubeControllerManager => Some(ports.controller_manager),
+            Component::KubeScheduler => Some(ports.scheduler),
+            Component::Kubelet => Some(ports.kubelet),
+        };
+        let process = processes::running(&self.layout, component);
+        let health = if process.is_none() {
+            Health::Stopped
+        } else {
+            match readiness::probe(self.site(), &self.api, component).await {
+                Ok(()) => Health::Ready,
+                Err(message) => Health::NotReady(message),
+            }
+        };
+        ComponentStatus {
+            component,
+            pid: process.as_ref().map(|it| it.pid),
+            port,
+            health,
+            memory_bytes: process.as_ref().and_then(Process::memory),
+        }
+    }
+
+    /// Imports an image archive (docker-archive or OCI) into containerd and returns what it says.
+    /// Pods name the image with `imagePullPolicy: Never`.
+    ///
+    /// # Errors
+    /// If the archive is refused.
+    pub async fn load(&self, archive: &Path) -> Result<String, ClusterError> {
+        let address = self.layout.containerd_socket();
+        let (address, archive) = (address.to_string_lossy(), archive.to_string_lossy());
+        let arguments = ["--address", &address, "--namespace", "k8s.io", "images", "import"];
+        let arguments = [&arguments[..], &[&*archive]].concat();
+        run_tool(&self.plan.program("ctr"), &arguments).await
+    }
+
+    /// The key set of the issuer of service account tokens (RFC 7517), as the API server
+    /// publishes it. Whoever shall trust these tokens needs it and the issuer's name.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub async fn fetch_service_account_keys(&self) -> Result<Value, ClusterError> {
+        self.api.fetch_json(&format!("{}/openid/v1/jwks", self.plan.api_server())).await
+    }
+
+    /// Ends one component and waits until it is gone: by itself, or by SIGKILL.
+    ///
+    /// # Errors
+    /// If it does not end.
+    pub async fn stop(&self, component: Component, kill: bool) -> Result<(), ClusterError> {
+        let Some(process) = processes::running(&self.layout, component) else { return Ok(()) };
+        if !kill {
+            process.signal(Signal::TERM);
+            if process.ended(GRACE, &*self.clock).await {
+                return Ok(());
+            }
+        }
+        let processes = [(component.name().to_owned(), process)];
+        processes::kill_all(&processes, &*self.clock).await
+    }
+
+    /// Starts one component, unless it runs, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If it ends or does not become ready.
+    pub async fn start(&self, component: Component) -> Result<(), ClusterError> {
+        let process = match processes::running(&self.layout, component) {
+            Some(process) => process,
+            None => processes::start(self.site(), component)?,
+        };
+        self.wait_ready(component, &process).await
+    }
+
+    async fn wait_ready(
+        &self,
+        component: Component,
+        process: &Process,
+    ) -> Result<(), ClusterError> {
+        let pair = (component, process);
+        readiness::wait_ready(self.site(), &self.api, pair, &*self.clock).await
+    }
+
+    const fn site(&self) -> Site<'_> {
+        Site { plan: &self.plan, layout: &self.layout }
+    }
+}
+
+/// The layout of a directory that need not exist, by its real path: mounts are listed by theirs.
+fn layout_of(directory: &Path) -> Result<Layout, ClusterError> {
+    let absolute = std::path::absolute(directory).map_err(ClusterError::file("find", directory))?;
+    let existing = absolute.ancestors().find(|it| it.exists()).unwrap_or(Path::new("/"));
+    let real = existing.canonicalize().map_err(ClusterError::file("find", existing))?;
+    let rest = absolute.strip_prefix(existing).unwrap_or(Path::new(""));
+    // Joining nothing would append a slash.
+    let root = if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+    if root.as_os_str().len() > Layout::LONGEST {
+        return Err(ClusterError::DirectoryTooLong { path: root, limit: Layout::LONGEST });
+    }
+    Ok(Layout::new(root))
+}
+
+fn load_plan(layout: &Layout) -> Result<Option<Plan>, ClusterError> {
+    let path = layout.plan();
+    match fs::read(&path) {
+        Ok(text) => serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|source| ClusterError::Record { path, what: "the plan of a cluster", source }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ClusterError::File { action: "read", path, source }),
+    }
+}
+
+/// Whether a directory is ours to change: it has our lock, or nothing at all.
+fn is_ours(layout: &Layout) -> bool {
+    layout.lock().is_file()
+        || fs::read_dir(layout.root()).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+/// Keeps others from changing the cluster, until it is dropped or the process dies.
+fn lock(layout: &Layout) -> Result<File, ClusterError> {
+    let path = layout.lock();
+    let file = File::create(&path).map_err(ClusterError::file("create", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(ClusterError::Busy(layout.root().to_path_buf())),
+        Err(TryLockError::Error(source)) => {
+            Err(ClusterError::File { action: "lock", path, source })
+        }
+    }
+}

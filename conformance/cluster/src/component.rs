@@ -1,0 +1,53 @@
+//! The processes of a cluster.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A process of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Component {
+    /// Keeps the objects.
+    Etcd,
+    /// Runs containers.
+    Containerd,
+    /// Serves the objects.
+    KubeApiserver,
+    /// Makes what other objects imply: service accounts, replicas.
+    KubeControllerManager,
+    /// Gives pods their node.
+    KubeScheduler,
+    /// Makes pods of one node real.
+    Kubelet,
+}
+
+impl Component {
+    /// Every component, in the order of the start; they stop the other way round.
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::Containerd,
+        Self::KubeApiserver,
+        Self::KubeControllerManager,
+        Self::KubeScheduler,
+        Self::Kubelet,
+    ];
+
+    /// The name of the component, which is that of its program.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::Containerd => "containerd",
+            Self::KubeApiserver => "kube-apiserver",
+            Self::KubeControllerManager => "kube-controller-manager",
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Kubelet => "kubelet",
+        }
+    }
+}
+
+impl fmt::Display for Component {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}

@@ -1,0 +1,200 @@
+//! The files that the components read, as text. JSON stands where YAML is asked for: every JSON
+//! document is one of YAML.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use crate::identity::Credential;
+use crate::plan::{Plan, Site};
+
+/// The image that holds the namespaces of a pod. It is imported from `images/` at the start.
+const PAUSE_IMAGE: &str = "localhost/lanyard/pause:1";
+
+/// File names in the directory of configurations.
+pub(crate) const CONTAINERD: &str = "containerd.toml";
+pub(crate) const KUBELET: &str = "kubelet.json";
+pub(crate) const NETWORK: &str = "cni/10-pods.conflist";
+
+/// containerd's configuration, in the second version of its format, which 1.x reads and 2.x
+/// migrates.
+pub(crate) fn containerd(site: Site<'_>) -> String {
+    let Site { plan, layout } = site;
+    // A TOML basic string has the escapes of a JSON string.
+    let quoted = |path: std::path::PathBuf| Value::from(path.to_string_lossy()).to_string();
+    format!(
+        r#"version = 2
+root = {root}
+state = {state}
+disabled_plugins = [
+    "io.containerd.snapshotter.v1.aufs",
+    "io.containerd.snapshotter.v1.btrfs",
+    "io.containerd.snapshotter.v1.devmapper",
+    "io.containerd.snapshotter.v1.zfs",
+]
+
+[grpc]
+address = {socket}
+
+[plugins."io.containerd.internal.v1.opt"]
+path = {opt}
+
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{PAUSE_IMAGE}"
+disable_apparmor = true
+# Lowering the score needs a capability that a container may lack.
+restrict_oom_score_adj = true
+# The default is a directory that every containerd of the machine shares.
+netns_mounts_under_state_dir = true
+
+[plugins."io.containerd.grpc.v1.cri".containerd]
+snapshotter = "overlayfs"
+default_runtime_name = "runc"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+BinaryName = {runc}
+Root = {runc_root}
+SystemdCgroup = false
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = {plugins}
+conf_dir = {networks}
+"#,
+        root = quoted(layout.containerd_root()),
+        state = quoted(layout.containerd_state()),
+        socket = quoted(layout.containerd_socket()),
+        opt = quoted(layout.containerd().join("opt")),
+        runc = quoted(plan.program("runc")),
+        runc_root = quoted(layout.containerd_state().join("runc")),
+        plugins = quoted(plan.program("cni")),
+        networks = quoted(layout.configuration("cni")),
+    )
+}
+
+/// The network of pods that do not use the host's.
+pub(crate) fn network(site: Site<'_>) -> Value {
+    json!({
+        "cniVersion": "0.4.0",
+        "name": site.layout.id(),
+        "plugins": [{
+            "type": "ptp",
+            "ipMasq": false,
+            "ipam": {
+                "type": "host-local",
+                "dataDir": site.layout.root().join("addresses"),
+                "ranges": [[{"subnet": site.plan.pod_addresses()}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        }],
+    })
+}
+
+/// The kubelet's configuration.
+pub(crate) fn kubelet(site: Site<'_>) -> Value {
+    let Site { plan, layout } = site;
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": Plan::ADDRESS,
+        "port": plan.ports.kubelet,
+        "healthzBindAddress": Plan::ADDRESS,
+        "healthzPort": plan.ports.kubelet_health,
+        "containerRuntimeEndpoint": format!("unix://{}", layout.containerd_socket().display()),
+        "syncFrequency": plan.sync_frequency,
+        "tlsCertFile": layout.identity("serving.crt"),
+        "tlsPrivateKeyFile": layout.identity("serving.key"),
+        "authentication": {
+            "anonymous": {"enabled": false},
+            "webhook": {"enabled": true},
+            "x509": {"clientCAFile": layout.identity("ca.crt")},
+        },
+        "authorization": {"mode": "Webhook"},
+        // The machine decides about control groups and swap, not we.
+        "failCgroupV1": false,
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": false,
+        "enforceNodeAllocatable": [],
+        "failSwapOn": false,
+        "makeIPTablesUtilChains": false,
+        "localStorageCapacityIsolation": false,
+        // A full disk of the machine must not evict the pods of a test, nor remove images that
+        // no registry could give back.
+        "evictionHard": {},
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        "maxPods": 250,
+        "serializeImagePulls": false,
+        "podLogsDir": layout.logs().join("pods"),
+        "volumePluginDir": layout.root().join("volume-plugins"),
+    })
+}
+
+/// A kubeconfig that needs no other file.
+pub(crate) fn kubeconfig(plan: &Plan, authority: &str, user: &Credential) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "lanyard",
+        "clusters": [{
+            "name": "lanyard",
+            "cluster": {
+                "server": plan.api_server(),
+                "certificate-authority-data": STANDARD.encode(authority),
+            },
+        }],
+        "users": [{
+            "name": user.name,
+            "user": {
+                "client-certificate-data": STANDARD.encode(&user.certificate),
+                "client-key-data": STANDARD.encode(&user.key),
+            },
+        }],
+        "contexts": [{
+            "name": "lanyard",
+            "context": {"cluster": "lanyard", "user": user.name},
+        }],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+    use crate::plan::tests::plan;
+
+    #[test]
+    fn everything_that_containerd_writes_is_below_the_directory() {
+        let (plan, layout) = (plan(), Layout::new("/c".into()));
+        let text = containerd(Site { plan: &plan, layout: &layout });
+        for line in text.lines() {
+            let Some((key, value)) = line.split_once(" = \"/") else { continue };
+            assert!(
+                value.starts_with("c/") || value.starts_with("programs/"),
+                "{key} is outside: {value}"
+            );
+        }
+        for key in ["root", "state", "address", "path", "Root", "conf_dir"] {
+            assert!(text.contains(&format!("\n{key} = \"/c/")), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_directory_with_quotes_stays_one_string() {
+        let (plan, layout) = (plan(), Layout::new("/c\"\\d".into()));
+        let text = containerd(Site { plan: &plan, layout: &layout });
+        assert!(text.contains(r#"state = "/c\"\\d/containerd/state""#), "{text}");
+    }
+
+    #[test]
+    fn the_kubelet_listens_on_loopback_and_knows_its_callers() {
+        let (plan, layout) = (plan(), Layout::new("/c".into()));
+        let kubelet = kubelet(Site { plan: &plan, layout: &layout });
+        assert_eq!(kubelet["address"], "127.0.0.1");
+        assert_eq!(kubelet["healthzBindAddress"], "127.0.0.1");
+        assert_eq!(kubelet["authentication"]["anonymous"]["enabled"], false);
+        assert_eq!(kubelet["syncFrequency"], "1m");
+    }
+}

@@ -1,0 +1,158 @@
+//! Where everything of a cluster is: below one directory.
+
+use std::path::{Path, PathBuf};
+
+use crate::component::Component;
+
+/// The places of a cluster, and the names that are derived from its directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+impl Layout {
+    /// The longest directory, in bytes: a socket's name has at most 107 (unix(7)), and the
+    /// longest one below is that of a driver's registration, which must fit for names of the
+    /// length of `secrets-store.csi.k8s.io`.
+    pub const LONGEST: usize =
+        107 - "/kubelet/plugins_registry/secrets-store.csi.k8s.io-reg.sock".len();
+
+    /// The layout below a directory, which must be absolute and without symbolic links.
+    pub const fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// The directory of the cluster.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The kubelet's directory (`--root-dir`): `plugins_registry/`, `plugins/` and `pods/` are
+    /// below it.
+    pub fn kubelet(&self) -> PathBuf {
+        self.root.join("kubelet")
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.root.join("kubeconfig")
+    }
+
+    /// containerd's socket.
+    pub fn containerd_socket(&self) -> PathBuf {
+        self.containerd().join("containerd.sock")
+    }
+
+    /// The log of a component.
+    pub fn log(&self, component: Component) -> PathBuf {
+        self.logs().join(component.name()).with_extension("log")
+    }
+
+    /// The directory of every log; those of pods are below `pods/`.
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("logs")
+    }
+
+    /// The name of what cannot be below the directory: the network of pods. It follows the
+    /// directory, so that it is known without any record.
+    pub fn id(&self) -> String {
+        // FNV-1a: no adversary, only a short name.
+        let hash = self
+            .root
+            .as_os_str()
+            .as_encoded_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+            });
+        format!("lanyard-{hash:016x}")
+    }
+
+    /// The mark that every process of the cluster carries in its environment.
+    pub(crate) fn mark(&self) -> (&'static str, &Path) {
+        (MARK, &self.root)
+    }
+
+    pub(crate) fn plan(&self) -> PathBuf {
+        self.root.join("plan.json")
+    }
+
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    pub(crate) fn process(&self, component: Component) -> PathBuf {
+        self.root.join("processes").join(component.name()).with_extension("json")
+    }
+
+    pub(crate) fn identities(&self) -> PathBuf {
+        self.root.join("identities")
+    }
+
+    pub(crate) fn identity(&self, file: &str) -> PathBuf {
+        self.identities().join(file)
+    }
+
+    pub(crate) fn configuration(&self, file: &str) -> PathBuf {
+        self.configurations().join(file)
+    }
+
+    pub(crate) fn configurations(&self) -> PathBuf {
+        self.root.join("configuration")
+    }
+
+    pub(crate) fn etcd(&self) -> PathBuf {
+        self.root.join("etcd")
+    }
+
+    pub(crate) fn containerd(&self) -> PathBuf {
+        self.root.join("containerd")
+    }
+
+    pub(crate) fn containerd_state(&self) -> PathBuf {
+        self.containerd().join("state")
+    }
+
+    pub(crate) fn containerd_root(&self) -> PathBuf {
+        self.containerd().join("root")
+    }
+
+    /// Directories that must be there before anything starts.
+    pub(crate) fn directories(&self) -> Vec<PathBuf> {
+        vec![
+            self.logs(),
+            self.logs().join("pods"),
+            self.root.join("processes"),
+            self.identities(),
+            self.configuration("cni"),
+            self.etcd(),
+            self.containerd_root(),
+            self.containerd_state(),
+            self.kubelet(),
+        ]
+    }
+}
+
+const MARK: &str = "LANYARD_CLUSTER";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_fit_below_the_longest_directory() {
+        let root = format!("/{}", "x".repeat(Layout::LONGEST - 1));
+        let layout = Layout::new(root.into());
+        let registration =
+            layout.kubelet().join("plugins_registry").join("secrets-store.csi.k8s.io-reg.sock");
+        assert_eq!(registration.as_os_str().len(), 107);
+        assert!(layout.containerd_socket().as_os_str().len() <= 107);
+    }
+
+    #[test]
+    fn two_directories_have_two_ids() {
+        let id = |root: &str| Layout::new(root.into()).id();
+        assert_ne!(id("/a"), id("/b"));
+        assert_eq!(id("/a"), id("/a"));
+    }
+}

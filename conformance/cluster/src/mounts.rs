@@ -1,0 +1,129 @@
+//! What is mounted below a directory, and taking it away.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::error::ClusterError;
+
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// A line of the table of mounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mount {
+    pub(crate) point: PathBuf,
+    pub(crate) filesystem: String,
+}
+
+/// Every mount, in the order of mounting.
+pub(crate) fn load() -> Result<Vec<Mount>, ClusterError> {
+    let path = Path::new(TABLE);
+    let table = fs::read(path).map_err(ClusterError::file("read", path))?;
+    Ok(parse(&table))
+}
+
+/// Mount points at or below a directory, the last mounted first.
+pub(crate) fn below(mounts: &[Mount], directory: &Path) -> Vec<PathBuf> {
+    let mut points: Vec<PathBuf> = mounts
+        .iter()
+        .filter(|mount| mount.point.starts_with(directory))
+        .map(|mount| mount.point.clone())
+        .collect();
+    points.reverse();
+    points
+}
+
+/// Unmounts everything at or below a directory, and returns what could not be.
+///
+/// A mount that somebody still uses is detached: nobody can reach it any more, and it goes with
+/// its last user.
+pub(crate) fn unmount_below(directory: &Path) -> Result<Vec<PathBuf>, ClusterError> {
+    // Unmounting can uncover mounts that were copied from a peer, so look again.
+    for _ in 0..ROUNDS {
+        let points = below(&load()?, directory);
+        if points.is_empty() {
+            return Ok(Vec::new());
+        }
+        for point in points {
+            if unmount(&point, UnmountFlags::NOFOLLOW).is_err() {
+                // What fails again is still in the table at the end.
+                unmount(&point, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH).unwrap_or_default();
+            }
+        }
+    }
+    Ok(below(&load()?, directory))
+}
+
+const ROUNDS: usize = 5;
+
+/// Reads the table of mounts (proc(5), `mountinfo`).
+fn parse(table: &[u8]) -> Vec<Mount> {
+    table
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ');
+            let point = unescape(fields.nth(4)?);
+            // Optional fields end with a hyphen, the type follows.
+            let filesystem = fields.skip_while(|field| *field != b"-").nth(1)?;
+            let filesystem = String::from_utf8_lossy(filesystem).into_owned();
+            Some(Mount { point, filesystem })
+        })
+        .collect()
+}
+
+/// Blanks, tabs, newlines and backslashes stand as three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = (*first == b'\\').then(|| after.get(..3)).flatten();
+        let value = escaped
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        if let Some(value) = value {
+            bytes.push(value);
+            rest = &after[3..];
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &[u8] = b"22 1 8:1 / / rw,relatime - ext4 /dev/vda rw\n\
+        30 22 0:5 / /c/kubelet rw shared:7 master:1 - ext4 /dev/vda rw\n\
+        31 30 0:6 / /c/kubelet/pods/a\\040b rw - tmpfs tmpfs rw\n\
+        32 22 0:7 / /cc rw - tmpfs tmpfs rw\n\
+        33 22 0:8 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+
+    #[test]
+    fn mounts_below_a_directory_come_last_first_and_whole() {
+        let mounts = parse(SAMPLE);
+        let expected = [PathBuf::from("/c/kubelet/pods/a b"), PathBuf::from("/c/kubelet")];
+        assert_eq!(below(&mounts, Path::new("/c")), expected);
+        assert!(below(&mounts, Path::new("/c/kube")).is_empty());
+    }
+
+    #[test]
+    fn the_type_is_found_behind_any_number_of_optional_fields() {
+        let types: Vec<_> = parse(SAMPLE).into_iter().map(|mount| mount.filesystem).collect();
+        assert_eq!(types, ["ext4", "ext4", "tmpfs", "tmpfs", "cgroup"]);
+    }
+
+    #[test]
+    fn only_whole_escapes_are_read() {
+        for (field, expected) in
+            [(r"a\040b", "a b"), (r"a\134040", r"a\040"), (r"a\04", r"a\04"), (r"a\999", r"a\999")]
+        {
+            assert_eq!(unescape(field.as_bytes()), Path::new(expected), "{field}");
+        }
+    }
+}

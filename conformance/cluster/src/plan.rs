@@ -1,0 +1,177 @@
+//! What a cluster shall be: options from the caller, ports that were free, nothing else.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::Layout;
+use crate::ports::Ports;
+
+/// What the caller wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The directory of the cluster; made where it is absent, and removed with the cluster.
+    pub directory: PathBuf,
+    /// The directory of the programs: `etcd`, `kube-apiserver`, …, `cni/`, `images/`.
+    pub programs: PathBuf,
+    /// The kubelet's `syncFrequency`, for example `10s`. It paces republishing of CSI volumes:
+    /// between one and one and a half periods. The kubelet's default is one minute.
+    pub sync_frequency: Option<String>,
+    /// The issuer of service account tokens, as the `iss` claim spells it.
+    pub service_account_issuer: Option<String>,
+    /// A PEM file with the RSA key that signs service account tokens; a new one by default.
+    pub service_account_key: Option<PathBuf>,
+}
+
+impl Options {
+    /// Everything as the programs have it by default.
+    pub const fn new(directory: PathBuf, programs: PathBuf) -> Self {
+        Self {
+            directory,
+            programs,
+            sync_frequency: None,
+            service_account_issuer: None,
+            service_account_key: None,
+        }
+    }
+}
+
+/// What a cluster is, from its start to its end. It stands in `plan.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The directory of the programs.
+    pub programs: PathBuf,
+    /// The kubelet's `syncFrequency`.
+    pub sync_frequency: String,
+    /// The issuer of service account tokens.
+    pub service_account_issuer: String,
+    /// Where the caller's key of service account tokens was read, if there was one.
+    pub service_account_key: Option<PathBuf>,
+    /// The ports on the loopback address.
+    pub ports: Ports,
+}
+
+impl Plan {
+    /// The name of the node. Under another name the API server would ask DNS for the kubelet.
+    pub const NODE: &str = "localhost";
+    /// The address that everything listens on.
+    pub const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    /// The addresses of services. Nothing routes them: there is no kube-proxy.
+    pub(crate) const SERVICES: &str = "10.0.0.0/24";
+    /// The first of them, which is the API server's.
+    pub(crate) const FIRST_SERVICE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    /// The plan for options and ports.
+    pub(crate) fn new(options: &Options, ports: Ports) -> Self {
+        Self {
+            programs: options.programs.clone(),
+            sync_frequency: options.sync_frequency.clone().unwrap_or_else(|| "1m".to_owned()),
+            service_account_issuer: options
+                .service_account_issuer
+                .clone()
+                .unwrap_or_else(|| "https://kubernetes.default.svc.cluster.local".to_owned()),
+            service_account_key: options.service_account_key.clone(),
+            ports,
+        }
+    }
+
+    /// The first option that asks for something else than this plan. An option that is left out
+    /// asks for nothing.
+    pub(crate) fn contradiction(&self, options: &Options) -> Option<&'static str> {
+        let differs = |wanted: &Option<String>, found: &String| {
+            wanted.as_ref().is_some_and(|wanted| wanted != found)
+        };
+        if options.programs != self.programs {
+            Some("set of programs (or version of Kubernetes)")
+        } else if differs(&options.sync_frequency, &self.sync_frequency) {
+            Some("--sync-frequency")
+        } else if differs(&options.service_account_issuer, &self.service_account_issuer) {
+            Some("--service-account-issuer")
+        } else if options.service_account_key.is_some()
+            && options.service_account_key != self.service_account_key
+        {
+            Some("--service-account-key")
+        } else {
+            None
+        }
+    }
+
+    /// The URL of the API server.
+    pub fn api_server(&self) -> String {
+        format!("https://{}:{}", Self::ADDRESS, self.ports.api_server)
+    }
+
+    /// The addresses of pods without host network: a /24 that follows the API server's port, so
+    /// that clusters side by side do not share one.
+    pub(crate) fn pod_addresses(&self) -> String {
+        let [high, low] = self.ports.api_server.to_be_bytes();
+        format!("10.{high}.{low}.0/24")
+    }
+
+    /// The program of a name.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.programs.join(name)
+    }
+}
+
+/// A plan and where it is carried out: what the pure rooms decide from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Site<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) layout: &'a Layout,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) fn options() -> Options {
+        Options::new("/c".into(), "/programs".into())
+    }
+
+    pub(crate) fn plan() -> Plan {
+        Plan::new(
+            &options(),
+            Ports::from_array([20_001, 20_002, 20_003, 20_004, 20_005, 20_006, 20_007]),
+        )
+    }
+
+    #[test]
+    fn an_option_that_is_left_out_contradicts_nothing() {
+        let wanted = Options { sync_frequency: Some("10s".to_owned()), ..options() };
+        let ten = Plan::new(&wanted, plan().ports);
+        assert_eq!(ten.contradiction(&options()), None);
+        assert_eq!(ten.contradiction(&wanted), None);
+        assert_eq!(plan().contradiction(&wanted), Some("--sync-frequency"));
+        let other_key = Options { service_account_key: Some("/k".into()), ..options() };
+        assert_eq!(plan().contradiction(&other_key), Some("--service-account-key"));
+        let other = Options { programs: "/others".into(), ..options() };
+        assert!(plan().contradiction(&other).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn clusters_with_two_api_ports_have_two_pod_networks(ports in prop::collection::btree_set(1024_u16.., 2..20)) {
+            let networks: BTreeSet<String> = ports
+                .iter()
+                .map(|port| {
+                    let mut plan = plan();
+                    plan.ports.api_server = *port;
+                    plan.pod_addresses()
+                })
+                .collect();
+            prop_assert_eq!(networks.len(), ports.len());
+        }
+    }
+
+    #[test]
+    fn a_plan_is_read_back_as_it_was_written() {
+        let text = serde_json::to_string(&plan()).expect("it is JSON");
+        assert_eq!(serde_json::from_str::<Plan>(&text).expect("it is a plan"), plan());
+    }
+}

@@ -1,0 +1,283 @@
+//! Processes that outlive the one that started them.
+//!
+//! A process is known by its id and the time of its start, so that an id which the system gave
+//! to another one since then is never mistaken for ours. Beside the record each process carries
+//! a mark in its environment: what was started but not yet recorded when we were killed, and
+//! what the components started by themselves, is found by it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use lanyard_clock::Clock;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::component::Component;
+use crate::error::ClusterError;
+use crate::launch::{Launch, launch};
+use crate::layout::Layout;
+use crate::plan::Site;
+
+/// A process that was seen running.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Process {
+    pub(crate) pid: i32,
+    /// The time of its start, in clock ticks since the boot.
+    started: u64,
+    /// The boot: after another one, ids and times begin again.
+    boot: String,
+}
+
+impl Process {
+    /// The process of an id, unless there is none or it is dead.
+    pub(crate) fn observe(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (state, started) = parse_stat(&stat)?;
+        // A dead process stays visible until somebody asks for its status.
+        let is_dead = matches!(state, 'Z' | 'X');
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned();
+        (!is_dead).then_some(Self { pid, started, boot })
+    }
+
+    /// Whether this very process still runs.
+    pub(crate) fn is_alive(&self) -> bool {
+        Self::observe(self.pid).as_ref() == Some(self)
+    }
+
+    /// The memory that it holds, in bytes.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
+        parse_memory(&status)
+    }
+
+    /// Sends a signal, unless the process is gone.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        // The descriptor holds on to one process; the look after it proves which one.
+        if let Ok(descriptor) = pidfd_open(pid, PidfdFlags::empty())
+            && self.is_alive()
+        {
+            match pidfd_send_signal(&descriptor, signal) {
+                // It may have ended meanwhile; whoever waits for its end sees.
+                Ok(()) | Err(Errno::SRCH | _) => {}
+            }
+        }
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn ended(&self, patience: Duration, clock: &dyn Clock) -> bool {
+        let deadline = clock.monotonic() + patience;
+        while self.is_alive() {
+            if clock.monotonic() >= deadline {
+                return false;
+            }
+            clock.sleep(PACE).await;
+        }
+        true
+    }
+}
+
+/// How often the end of a process is looked for.
+const PACE: Duration = Duration::from_millis(10);
+/// How long a process may take to end once it was killed.
+const AFTER_KILL: Duration = Duration::from_secs(15);
+
+/// Kills processes and waits for their end.
+pub(crate) async fn kill_all(
+    processes: &[(String, Process)],
+    clock: &dyn Clock,
+) -> Result<(), ClusterError> {
+    for (_, process) in processes {
+        process.signal(Signal::KILL);
+    }
+    for (what, process) in processes {
+        if !process.ended(AFTER_KILL, clock).await {
+            return Err(ClusterError::Immortal { what: what.clone(), pid: process.pid });
+        }
+    }
+    Ok(())
+}
+
+/// Starts a component and records it.
+pub(crate) fn start(site: Site<'_>, component: Component) -> Result<Process, ClusterError> {
+    let Launch { program, arguments } = launch(site, component);
+    if !program.is_file() {
+        return Err(ClusterError::NoProgram(program));
+    }
+    let log = site.layout.log(component);
+    let output = File::options()
+        .create(true)
+        .append(true)
+        .open(&log)
+        .map_err(ClusterError::file("open", &log))?;
+    let errors = output.try_clone().map_err(ClusterError::file("open", &log))?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().envs(environment(site));
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    // Signals of the caller's terminal are not for it.
+    command.process_group(0).current_dir(site.layout.root());
+    let mut child = command.spawn().map_err(|source| ClusterError::Start { component, source })?;
+    let pid = i32::try_from(child.id()).unwrap_or_default();
+    // While we live we collect its status, so that it does not stay a zombie.
+    std::thread::spawn(move || child.wait());
+    let process = Process::observe(pid).ok_or_else(|| ended(site.layout, component))?;
+    record(site.layout, component, &process)?;
+    Ok(process)
+}
+
+/// What a component is told by its environment.
+pub(crate) fn environment(site: Site<'_>) -> Vec<(&'static str, OsString)> {
+    let (mark, value) = site.layout.mark();
+    let mut path = site.plan.programs.clone().into_os_string();
+    path.push(":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    vec![(mark, value.into()), ("PATH", path), ("HOME", site.layout.root().into())]
+}
+
+fn record(layout: &Layout, component: Component, process: &Process) -> Result<(), ClusterError> {
+    let path = layout.process(component);
+    let text = serde_json::to_vec(process).map_err(|source| ClusterError::Record {
+        path: path.clone(),
+        what: "a process",
+        source,
+    })?;
+    fs::write(&path, text).map_err(ClusterError::file("write", &path))
+}
+
+/// The process of a component, if it is recorded and alive.
+pub(crate) fn running(layout: &Layout, component: Component) -> Option<Process> {
+    let text = fs::read(layout.process(component)).ok()?;
+    let process: Process = serde_json::from_slice(&text).ok()?;
+    process.is_alive().then_some(process)
+}
+
+/// The error for a component that ended by itself.
+pub(crate) fn ended(layout: &Layout, component: Component) -> ClusterError {
+    let log = layout.log(component);
+    let text = fs::read(&log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    let last_words = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+    ClusterError::Ended { component, log, last_words }
+}
+
+const LAST_LINES: usize = 8;
+
+/// Every process that carries the mark of a cluster, with its name.
+pub(crate) fn marked(layout: &Layout) -> Vec<(String, Process)> {
+    let (name, value) = layout.mark();
+    let mut wanted = OsString::from(name);
+    wanted.push("=");
+    wanted.push(value);
+    let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| *pid != std::process::id())
+        .filter_map(|pid| i32::try_from(pid).ok())
+        .filter(|pid| {
+            fs::read(format!("/proc/{pid}/environ"))
+                .is_ok_and(|environment| has_variable(&environment, wanted.as_encoded_bytes()))
+        })
+        .filter_map(|pid| Some((name_of(pid), Process::observe(pid)?)))
+        .collect()
+}
+
+/// The name of a process, for people.
+pub(crate) fn name_of(pid: i32) -> String {
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_else(|_| PathBuf::from("?"));
+    program.file_name().map_or_else(|| "?".to_owned(), |it| it.to_string_lossy().into_owned())
+}
+
+/// Whether a list of `NAME=value`, each ended by a zero byte, has exactly this one.
+fn has_variable(environment: &[u8], wanted: &[u8]) -> bool {
+    environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
+}
+
+/// State and start time in `/proc/PID/stat` (proc(5)). The name of the program, in brackets, may
+/// hold anything, brackets too.
+fn parse_stat(stat: &str) -> Option<(char, u64)> {
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    // The state is the third field of the file, the start time the twenty-second.
+    Some((fields.first()?.chars().next()?, fields.get(19)?.parse().ok()?))
+}
+
+/// The resident memory in `/proc/PID/status`, which counts in KiB.
+fn parse_memory(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// A command of the node's own tools, run to its end.
+pub(crate) async fn run_tool(program: &Path, arguments: &[&str]) -> Result<String, ClusterError> {
+    let mut command = tokio::process::Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+    let spelled = || format!("{} {}", program.display(), arguments.join(" "));
+    let output = command.output().await.map_err(ClusterError::file("run", program))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(ClusterError::Command {
+        command: spelled(),
+        outcome: output.status.to_string(),
+        message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_past_any_name() {
+        let line = |name: &str| {
+            format!("7 ({name}) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 9")
+        };
+        for name in ["etcd", "a b", "x) Z 1 (", ") "] {
+            assert_eq!(parse_stat(&line(name)), Some(('S', 4711)), "{name}");
+        }
+        assert_eq!(parse_stat("7 (etcd) S 1"), None);
+        assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn only_the_whole_variable_is_the_mark() {
+        let environment = b"PATH=/bin\0LANYARD_CLUSTER=/c/one\0";
+        assert!(has_variable(environment, b"LANYARD_CLUSTER=/c/one"));
+        assert!(!has_variable(environment, b"LANYARD_CLUSTER=/c"));
+        assert!(!has_variable(environment, b"CLUSTER=/c/one"));
+    }
+
+    #[test]
+    fn memory_is_counted_in_bytes() {
+        assert_eq!(parse_memory("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2_097_152));
+        assert_eq!(parse_memory("Name:\tkthreadd\n"), None);
+    }
+
+    #[test]
+    fn a_process_with_the_same_id_and_another_start_is_another_one() {
+        let ours = Process::observe(std::process::id().try_into().expect("an id"))
+            .expect("this very process runs");
+        assert!(ours.is_alive());
+        let earlier = Process { started: ours.started - 1, ..ours.clone() };
+        assert!(!earlier.is_alive());
+        let other_boot = Process { boot: "another".to_owned(), ..ours };
+        assert!(!other_boot.is_alive());
+    }
+
+    #[test]
+    fn a_dead_process_that_nobody_collected_is_dead() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep is everywhere");
+        let process = Process::observe(child.id().try_into().expect("an id")).expect("it runs");
+        process.signal(Signal::KILL);
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let clock = lanyard_clock::SystemClock::new();
+        assert!(runtime.block_on(process.ended(Duration::from_secs(10), &clock)));
+        child.wait().expect("its status is still there");
+    }
+}

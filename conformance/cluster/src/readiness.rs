@@ -1,0 +1,142 @@
+//! Whether a component can serve, asked the way that each answers.
+
+use std::time::Duration;
+
+use lanyard_clock::Clock;
+use serde_json::Value;
+
+use crate::api::Api;
+use crate::component::Component;
+use crate::error::ClusterError;
+use crate::plan::{Plan, Site};
+use crate::processes::{self, Process, run_tool};
+
+/// How often a component is asked.
+const PACE: Duration = Duration::from_millis(50);
+/// A component needs seconds; a machine that builds at the same time makes it minutes.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// Why a component is not ready, in its own words.
+type NotYet = String;
+
+/// Asks a component once.
+pub(crate) async fn probe(site: Site<'_>, api: &Api, component: Component) -> Result<(), NotYet> {
+    let ports = &site.plan.ports;
+    let (scheme, port, path) = match component {
+        Component::Containerd => return probe_containerd(site).await,
+        Component::Etcd => ("http", ports.etcd, "/readyz"),
+        Component::KubeApiserver => ("https", ports.api_server, "/readyz"),
+        Component::KubeControllerManager => ("https", ports.controller_manager, "/healthz"),
+        Component::KubeScheduler => ("https", ports.scheduler, "/readyz"),
+        Component::Kubelet => ("http", ports.kubelet_health, "/healthz"),
+    };
+    let url = format!("{scheme}://{}:{port}{path}", Plan::ADDRESS);
+    match api.fetch(&url).await {
+        Ok((200, text)) if text.trim() == "ok" || text.starts_with("ok\n") => Ok(()),
+        Ok((status, text)) => Err(format!("{status}: {}", first_line(&text))),
+        Err(_) => Err("no answer".to_owned()),
+    }
+}
+
+async fn probe_containerd(site: Site<'_>) -> Result<(), NotYet> {
+    let socket = site.layout.containerd_socket();
+    if !socket.exists() {
+        return Err("no socket".to_owned());
+    }
+    let address = socket.to_string_lossy();
+    let arguments = ["--address", &*address, "--connect-timeout", "2s", "version"];
+    run_tool(&site.plan.program("ctr"), &arguments)
+        .await
+        .map(drop)
+        .map_err(|error| first_line(&error.to_string()).to_owned())
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// Waits until a component is ready, and fails at once when its process ends.
+pub(crate) async fn wait_ready(
+    site: Site<'_>,
+    api: &Api,
+    (component, process): (Component, &Process),
+    clock: &dyn Clock,
+) -> Result<(), ClusterError> {
+    let deadline = clock.monotonic() + PATIENCE;
+    loop {
+        let Err(last_answer) = probe(site, api, component).await else { return Ok(()) };
+        if !process.is_alive() {
+            return Err(processes::ended(site.layout, component));
+        }
+        if clock.monotonic() >= deadline {
+            return Err(not_ready(site, component, last_answer));
+        }
+        clock.sleep(PACE).await;
+    }
+}
+
+/// Waits until pods can be made and run: the node is ready, and the default namespace has what
+/// every pod is given.
+pub(crate) async fn wait_usable(
+    site: Site<'_>,
+    api: &Api,
+    clock: &dyn Clock,
+) -> Result<(), ClusterError> {
+    let deadline = clock.monotonic() + PATIENCE;
+    let server = site.plan.api_server();
+    let node = format!("{server}/api/v1/nodes/{}", Plan::NODE);
+    let account = format!("{server}/api/v1/namespaces/default/serviceaccounts/default");
+    let roots = format!("{server}/api/v1/namespaces/default/configmaps/kube-root-ca.crt");
+    loop {
+        let waiting_for = if !api.fetch_json(&node).await.is_ok_and(|it| is_ready(&it)) {
+            (Component::Kubelet, "the node is not ready")
+        } else if api.fetch_json(&account).await.is_err() {
+            (Component::KubeControllerManager, "there is no default service account")
+        } else if api.fetch_json(&roots).await.is_err() {
+            (Component::KubeControllerManager, "there is no kube-root-ca.crt")
+        } else {
+            return Ok(());
+        };
+        let (component, why) = waiting_for;
+        if processes::running(site.layout, component).is_none() {
+            return Err(processes::ended(site.layout, component));
+        }
+        if clock.monotonic() >= deadline {
+            return Err(not_ready(site, component, why.to_owned()));
+        }
+        clock.sleep(PACE).await;
+    }
+}
+
+fn not_ready(site: Site<'_>, component: Component, last_answer: String) -> ClusterError {
+    let log = site.layout.log(component);
+    ClusterError::NotReady { component, patience: PATIENCE, last_answer, log }
+}
+
+/// Whether a Node says that it is ready.
+fn is_ready(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_node_is_ready_when_its_condition_says_so() {
+        let node = |kind: &str, status: &str| {
+            json!({"status": {"conditions": [
+                {"type": "MemoryPressure", "status": "False"},
+                {"type": kind, "status": status},
+            ]}})
+        };
+        assert!(is_ready(&node("Ready", "True")));
+        assert!(!is_ready(&node("Ready", "False")));
+        assert!(!is_ready(&node("Ready", "Unknown")));
+        assert!(!is_ready(&node("DiskPressure", "True")));
+        assert!(!is_ready(&json!({})));
+    }
+}

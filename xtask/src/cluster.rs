@@ -1,0 +1,164 @@
+//! `cargo xtask cluster`: a real one-node cluster on loopback, for tests and for looking around.
+//!
+//! The work is done by `conformance/cluster`, which the conformance driver links too; here its
+//! programs are installed and its directory is named.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Subcommand, ValueEnum};
+
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process;
+use crate::tools::{self, KubernetesVersion};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Which cluster: several can run side by side
+    #[arg(long, default_value = "default", global = true, value_parser = parse_name)]
+    name: String,
+    /// The directory of the cluster [default: one below the cache, by its name]
+    #[arg(long, global = true, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Start the cluster, or what is missing of it, and wait until pods can run
+    Up(Up),
+    /// Take the cluster away, whatever state it is in
+    Down,
+    /// Show every component
+    Status {
+        /// The form of the answer
+        #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
+        output: Format,
+    },
+    /// Import image archives (docker-archive or OCI) into the node
+    Load {
+        /// The archives
+        #[arg(required = true, value_name = "FILE")]
+        archives: Vec<PathBuf>,
+    },
+    /// Print the path of the administrator's kubeconfig
+    Kubeconfig,
+    /// Print the key set of the issuer of service account tokens
+    Keys,
+}
+
+#[derive(Debug, clap::Args)]
+struct Up {
+    /// The version of Kubernetes
+    #[arg(long, value_enum, default_value = "1.36", value_name = "VERSION")]
+    kubernetes: KubernetesVersion,
+    /// The kubelet's syncFrequency, which paces republishing of CSI volumes [default: 1m]
+    #[arg(long, value_name = "DURATION")]
+    sync_frequency: Option<String>,
+    /// The issuer of service account tokens [default: the API server's usual name]
+    #[arg(long, value_name = "URL")]
+    service_account_issuer: Option<String>,
+    /// A PEM file with the RSA key that signs service account tokens [default: a new one]
+    #[arg(long, value_name = "FILE")]
+    service_account_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
+    let directory = match &arguments.dir {
+        Some(directory) => directory.clone(),
+        None => house.clusters().join(&arguments.name),
+    };
+    let programs = match &arguments.verb {
+        Verb::Up(up) => Some(tools::node_programs(house, up.kubernetes)?),
+        _ => None,
+    };
+    let mut command = Command::new(build(house)?);
+    command.args(words(&arguments.verb, programs.as_deref()));
+    process::run(command.arg("--dir").arg(directory))
+}
+
+/// Builds the program of the cluster.
+fn build(house: &House) -> Result<PathBuf, TaskError> {
+    let mut build = house.cargo();
+    build.args(["build", "--quiet", "--locked", "--package", "lanyard-cluster"]);
+    process::run(&mut build)?;
+    Ok(house.debug_binaries().join("lanyard-cluster"))
+}
+
+/// The command line of a verb.
+fn words(verb: &Verb, programs: Option<&Path>) -> Vec<PathBuf> {
+    let mut words = Vec::new();
+    match verb {
+        Verb::Up(up) => {
+            words.push("up".into());
+            let texts = [
+                ("--sync-frequency", up.sync_frequency.as_ref()),
+                ("--service-account-issuer", up.service_account_issuer.as_ref()),
+            ];
+            let paths = [
+                ("--programs", programs.map(Path::to_path_buf)),
+                ("--service-account-key", up.service_account_key.clone()),
+            ];
+            let texts = texts.into_iter().map(|(flag, value)| (flag, value.map(PathBuf::from)));
+            for (flag, value) in texts.chain(paths) {
+                words.extend(value.map(|value| [flag.into(), value]).into_iter().flatten());
+            }
+        }
+        Verb::Down => words.push("down".into()),
+        Verb::Status { output } => {
+            words.push("status".into());
+            if matches!(output, Format::Json) {
+                words.extend(["--output".into(), "json".into()]);
+            }
+        }
+        Verb::Load { archives } => {
+            words.push("load".into());
+            words.extend(archives.iter().cloned());
+        }
+        Verb::Kubeconfig => words.push("kubeconfig".into()),
+        Verb::Keys => words.push("keys".into()),
+    }
+    words
+}
+
+/// A name is one directory below the cache.
+fn parse_name(name: &str) -> Result<String, &'static str> {
+    let is_good = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
+    if name.is_empty() || name.len() > 32 || !name.chars().all(is_good) {
+        return Err("a name has 1 to 32 lower-case letters, digits and hyphens");
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_directory() {
+        for name in ["", "..", "a/b", "A", "a b"] {
+            assert!(parse_name(name).is_err(), "{name}");
+        }
+        assert_eq!(parse_name("node-1").as_deref(), Ok("node-1"));
+    }
+
+    #[test]
+    fn options_that_are_left_out_are_not_passed_on() {
+        let up = Up {
+            kubernetes: KubernetesVersion::V1_36,
+            sync_frequency: Some("10s".to_owned()),
+            service_account_issuer: None,
+            service_account_key: None,
+        };
+        let expected = ["up", "--sync-frequency", "10s", "--programs", "/p"].map(PathBuf::from);
+        assert_eq!(words(&Verb::Up(up), Some(Path::new("/p"))), expected);
+    }
+}

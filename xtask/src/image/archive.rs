@@ -1,0 +1,311 @@
+//! Image archives without a tool and without a base image.
+//!
+//! The format is docker-archive, which `docker load`, `podman load`, `skopeo` and containerd
+//! read: a tar with `manifest.json`, the image's configuration and one layer, each named after
+//! its SHA-256. Equal input gives equal bytes: entries are sorted, owned by 0:0 and stamped with
+//! the epoch.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::failure::TaskError;
+
+/// An image to be.
+#[derive(Debug)]
+pub(crate) struct Image {
+    /// The name with its tag.
+    pub(crate) reference: String,
+    pub(crate) entrypoint: Vec<String>,
+    /// `NAME=value`.
+    pub(crate) environment: Vec<String>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// A file of the image. Directories above it come by themselves.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    path: String,
+    mode: u32,
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    File(Vec<u8>),
+    Directory,
+    Link(String),
+}
+
+impl Entry {
+    /// A file that everybody may read; the path is relative to the root.
+    pub(crate) fn file(path: &str, content: Vec<u8>) -> Self {
+        Self { path: path.to_owned(), mode: 0o644, content: Content::File(content) }
+    }
+
+    /// A file that everybody may run.
+    pub(crate) fn program(path: &str, content: Vec<u8>) -> Self {
+        Self { mode: 0o755, ..Self::file(path, content) }
+    }
+
+    /// A symbolic link.
+    pub(crate) fn link(path: &str, target: &str) -> Self {
+        Self { path: path.to_owned(), mode: 0o777, content: Content::Link(target.to_owned()) }
+    }
+
+    /// An empty directory with a mode of its own.
+    pub(crate) fn directory(path: &str, mode: u32) -> Self {
+        Self { path: path.to_owned(), mode, content: Content::Directory }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Manifest<'a> {
+    config: String,
+    repo_tags: [&'a str; 1],
+    layers: [String; 1],
+}
+
+#[derive(Serialize)]
+struct Configuration<'a> {
+    created: &'a str,
+    architecture: &'a str,
+    os: &'a str,
+    config: Settings<'a>,
+    rootfs: RootFs,
+    history: [History; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Settings<'a> {
+    user: &'a str,
+    entrypoint: &'a [String],
+    env: &'a [String],
+    working_dir: &'a str,
+}
+
+#[derive(Serialize)]
+struct RootFs {
+    r#type: &'static str,
+    diff_ids: [String; 1],
+}
+
+#[derive(Serialize)]
+struct History {
+    created: &'static str,
+    created_by: &'static str,
+}
+
+const EPOCH: &str = "1970-01-01T00:00:00Z";
+
+impl Image {
+    /// The archive's bytes.
+    pub(crate) fn archive(&self) -> Result<Vec<u8>, TaskError> {
+        let layer = tar(&self.entries)?;
+        let layer_digest = digest(&layer);
+        let configuration = json(&Configuration {
+            created: EPOCH,
+            architecture: architecture(std::env::consts::ARCH),
+            os: "linux",
+            config: Settings {
+                user: "0:0",
+                entrypoint: &self.entrypoint,
+                env: &self.environment,
+                working_dir: "/",
+            },
+            rootfs: RootFs { r#type: "layers", diff_ids: [format!("sha256:{layer_digest}")] },
+            history: [History { created: EPOCH, created_by: "cargo xtask image" }],
+        })?;
+        let manifest = Manifest {
+            config: format!("{}.json", digest(&configuration)),
+            repo_tags: [&self.reference],
+            layers: [format!("{layer_digest}.tar")],
+        };
+        tar(&[
+            Entry::file("manifest.json", json(&[&manifest])?),
+            Entry::file(&manifest.config, configuration),
+            Entry::file(&manifest.layers[0], layer),
+        ])
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Vec<u8>, TaskError> {
+    serde_json::to_vec(value)
+        .map_err(|source| TaskError::Json { what: "the description of an image", source })
+}
+
+fn digest(content: &[u8]) -> String {
+    hex::encode(Sha256::digest(content))
+}
+
+/// The name that images have for an architecture of Rust's.
+fn architecture(rust: &str) -> &str {
+    match rust {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+const BLOCK: usize = 512;
+
+/// A tar archive of the entries and the directories above them, sorted by path.
+fn tar(entries: &[Entry]) -> Result<Vec<u8>, TaskError> {
+    let mut sorted = BTreeMap::new();
+    for entry in entries {
+        for (end, _) in entry.path.match_indices('/') {
+            let above = &entry.path[..end];
+            sorted.entry(above.to_owned()).or_insert_with(|| Entry::directory(above, 0o755));
+        }
+        sorted.insert(entry.path.clone(), entry.clone());
+    }
+    let mut archive = Vec::new();
+    for entry in sorted.values() {
+        archive.extend(header(entry)?);
+        if let Content::File(content) = &entry.content {
+            archive.extend_from_slice(content);
+            archive.resize(archive.len().next_multiple_of(BLOCK), 0);
+        }
+    }
+    // Two empty blocks are the end.
+    archive.resize(archive.len() + 2 * BLOCK, 0);
+    Ok(archive)
+}
+
+/// A header block of POSIX.1-1988 (`ustar`), whose names have at most 100 bytes.
+fn header(entry: &Entry) -> Result<[u8; BLOCK], TaskError> {
+    let (kind, name, target, size) = match &entry.content {
+        Content::File(content) => (b'0', entry.path.clone(), "", content.len()),
+        Content::Link(target) => (b'2', entry.path.clone(), target.as_str(), 0),
+        Content::Directory => (b'5', format!("{}/", entry.path), "", 0),
+    };
+    let mut block = [0; BLOCK];
+    let mut put = |offset: usize, width: usize, value: &[u8]| {
+        if value.len() > width {
+            return Err(TaskError::Findings {
+                check: "entries that do not fit into an image archive",
+                findings: vec![entry.path.clone()],
+            });
+        }
+        block[offset..offset + value.len()].copy_from_slice(value);
+        Ok(())
+    };
+    put(0, 100, name.as_bytes())?;
+    put(100, 7, format!("{:07o}", entry.mode).as_bytes())?;
+    put(108, 7, b"0000000")?;
+    put(116, 7, b"0000000")?;
+    put(124, 11, format!("{size:011o}").as_bytes())?;
+    put(136, 11, b"00000000000")?;
+    // The checksum is taken over blanks in its own place.
+    put(148, 8, b"        ")?;
+    put(156, 1, &[kind])?;
+    put(157, 100, target.as_bytes())?;
+    put(257, 8, b"ustar\x0000")?;
+    let sum: u32 = block.iter().copied().map(u32::from).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    Ok(block)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(entries: Vec<Entry>) -> Image {
+        Image {
+            reference: "localhost/example:1".to_owned(),
+            entrypoint: vec!["/run".to_owned()],
+            environment: vec!["A=b".to_owned()],
+            entries,
+        }
+    }
+
+    /// Name, kind and content of each entry, read by the rules of the format.
+    fn read(archive: &[u8]) -> Vec<(String, char, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut rest = archive;
+        while rest[0] != 0 {
+            let (block, after) = rest.split_at(BLOCK);
+            let text = |range: std::ops::Range<usize>| {
+                let field = block[range].split(|byte| *byte == 0).next().unwrap_or_default();
+                String::from_utf8_lossy(field).into_owned()
+            };
+            let number = |range| usize::from_str_radix(text(range).trim(), 8).expect("octal");
+            let mut blanked = block.to_vec();
+            blanked[148..156].fill(b' ');
+            assert_eq!(
+                number(148..156),
+                blanked.iter().map(|byte| usize::from(*byte)).sum::<usize>(),
+                "the checksum is right"
+            );
+            assert_eq!(text(257..263), "ustar");
+            assert_eq!((number(108..116), number(116..124), number(136..148)), (0, 0, 0));
+            let size = number(124..136);
+            found.push((text(0..100), char::from(block[156]), after[..size].to_vec()));
+            rest = &after[size.next_multiple_of(BLOCK)..];
+        }
+        assert_eq!(rest.len(), 2 * BLOCK, "two empty blocks end it");
+        found
+    }
+
+    #[test]
+    fn the_archive_names_its_layer_and_configuration_by_their_digests() {
+        let archive = image(vec![
+            Entry::program("run", b"program".to_vec()),
+            Entry::link("etc/deep/link", "../run"),
+        ])
+        .archive()
+        .expect("it fits");
+        let files = read(&archive);
+        let content = |name: &str| {
+            &files.iter().find(|(found, ..)| found == name).unwrap_or_else(|| panic!("{name}")).2
+        };
+        let manifest: serde_json::Value =
+            serde_json::from_slice(content("manifest.json")).expect("JSON");
+        assert_eq!(manifest[0]["RepoTags"][0], "localhost/example:1");
+        let layer = content(manifest[0]["Layers"][0].as_str().expect("a name"));
+        let configuration = content(manifest[0]["Config"].as_str().expect("a name"));
+        assert_eq!(manifest[0]["Config"], format!("{}.json", digest(configuration)));
+        let configuration: serde_json::Value = serde_json::from_slice(configuration).expect("JSON");
+        assert_eq!(
+            configuration["rootfs"]["diff_ids"][0],
+            format!("sha256:{}", digest(layer)),
+            "containerd compares it with what it unpacks"
+        );
+        assert_eq!(configuration["config"]["User"], "0:0");
+        let names: Vec<_> = read(layer).into_iter().map(|(name, kind, _)| (name, kind)).collect();
+        let expected = [("etc/", '5'), ("etc/deep/", '5'), ("etc/deep/link", '2'), ("run", '0')];
+        assert_eq!(names, expected.map(|(name, kind)| (name.to_owned(), kind)));
+    }
+
+    #[test]
+    fn equal_input_in_another_order_gives_equal_bytes() {
+        let entries = [
+            Entry::file("b", b"2".to_vec()),
+            Entry::file("a", vec![7; 513]),
+            Entry::link("c", "a"),
+        ];
+        let mut backwards = entries.to_vec();
+        backwards.reverse();
+        assert_eq!(
+            image(entries.to_vec()).archive().expect("it fits"),
+            image(backwards).archive().expect("it fits")
+        );
+    }
+
+    #[test]
+    fn a_name_that_does_not_fit_is_refused() {
+        let long = "x".repeat(101);
+        let error = image(vec![Entry::file(&long, Vec::new())]).archive().expect_err("too long");
+        assert!(error.to_string().contains(&long));
+    }
+
+    #[test]
+    fn the_digest_is_that_of_the_standard() {
+        // FIPS 180-2, appendix B.1.
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digest(b"abc"), expected);
+    }
+}

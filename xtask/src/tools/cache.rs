@@ -1,0 +1,162 @@
+//! How a tool gets into the cache: whole, once, and by one process at a time.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::failure::TaskError;
+
+/// Runs `install` on a directory beside `place` and renames that one into place, unless `place`
+/// is there already.
+///
+/// An installation that was interrupted leaves the other directory, which the next one clears.
+/// Other processes that want the same tool wait.
+pub(super) fn in_place(
+    place: &Path,
+    install: impl FnOnce(&Path) -> Result<(), TaskError>,
+) -> Result<(), TaskError> {
+    if place.is_dir() {
+        return Ok(());
+    }
+    let lock = lock(&beside(place, "lock"))?;
+    if place.is_dir() {
+        return Ok(());
+    }
+    let half = beside(place, "half");
+    remove(&half)?;
+    make_directory(&half)?;
+    install(&half)?;
+    fs::rename(&half, place).map_err(file_error("rename into place", &half))?;
+    drop(lock);
+    Ok(())
+}
+
+/// Holds the lock until the returned file is dropped, which also happens when the process dies.
+pub(super) fn lock(path: &Path) -> Result<File, TaskError> {
+    if let Some(parent) = path.parent() {
+        make_directory(parent)?;
+    }
+    let file = File::create(path).map_err(file_error("create", path))?;
+    file.lock().map_err(file_error("lock", path))?;
+    Ok(file)
+}
+
+/// The same path with `.suffix` appended; a version number has dots of its own.
+fn beside(place: &Path, suffix: &str) -> PathBuf {
+    let mut name = place.file_name().unwrap_or_default().to_os_string();
+    name.push(".");
+    name.push(suffix);
+    place.with_file_name(name)
+}
+
+pub(super) fn make_directory(path: &Path) -> Result<(), TaskError> {
+    fs::create_dir_all(path).map_err(file_error("create", path))
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), TaskError> {
+    match fs::remove_dir_all(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => {
+            Err(file_error("remove", path)(source))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A symbolic link in a directory that is being built.
+pub(super) fn link(target: &Path, link: &Path) -> Result<(), TaskError> {
+    std::os::unix::fs::symlink(target, link).map_err(file_error("link", link))
+}
+
+/// The files of a directory, sorted; directories in it do not count.
+pub(super) fn files_of(directory: &Path) -> Result<Vec<PathBuf>, TaskError> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).map_err(file_error("list", directory))? {
+        let path = entry.map_err(file_error("list", directory))?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+pub(super) fn file_error(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(std::io::Error) -> TaskError {
+    let path = path.to_path_buf();
+    move |source| TaskError::File { action, path, source }
+}
+
+/// A short name for what pins a tool (FNV-1a, 64 bits: no secret, no adversary, only a name that
+/// changes with the pins).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fingerprint(u64);
+
+impl Fingerprint {
+    pub(super) const fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    pub(super) fn with(self, content: &[u8]) -> Self {
+        let absorb =
+            |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        // The length keeps "ab" + "c" and "a" + "bc" apart.
+        let hash = content.len().to_le_bytes().iter().fold(self.0, absorb);
+        Self(content.iter().fold(hash, absorb))
+    }
+
+    pub(super) fn with_files(self, paths: &[PathBuf]) -> Result<Self, TaskError> {
+        paths.iter().try_fold(self, |hash, path| {
+            Ok(hash.with(&fs::read(path).map_err(file_error("read", path))?))
+        })
+    }
+
+    pub(super) fn name(self) -> String {
+        format!("{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(name: &str) -> PathBuf {
+        let place =
+            std::env::temp_dir().join(format!("lanyard-xtask-{}-{name}", std::process::id()));
+        remove(&place).expect("it can be removed");
+        place
+    }
+
+    #[test]
+    fn a_broken_installation_leaves_nothing_in_place_and_is_begun_again() {
+        let root = directory("broken");
+        let place = root.join("1.2.3");
+        let broken = in_place(&place, |half| {
+            fs::write(half.join("program"), "half").expect("it is writable");
+            Err(TaskError::Environment("HOME"))
+        });
+        assert!(broken.is_err() && !place.exists());
+        in_place(&place, |half| {
+            assert!(files_of(half).expect("readable").is_empty(), "what was left is cleared");
+            fs::write(half.join("program"), "whole").map_err(file_error("write", half))
+        })
+        .expect("the second one is whole");
+        assert_eq!(fs::read_to_string(place.join("program")).expect("readable"), "whole");
+        in_place(&place, |_| panic!("it is there")).expect("nothing to do");
+        remove(&root).expect("it can be removed");
+    }
+
+    #[test]
+    fn versions_that_end_alike_do_not_share_a_directory() {
+        assert_eq!(beside(Path::new("/c/1.36.3"), "half"), Path::new("/c/1.36.3.half"));
+    }
+
+    #[test]
+    fn the_fingerprint_follows_content_and_its_borders() {
+        let one = Fingerprint::new().with(b"ab").with(b"c").name();
+        let other = Fingerprint::new().with(b"a").with(b"bc").name();
+        assert_eq!(one.len(), 16);
+        assert_ne!(one, other);
+    }
+}

@@ -1,0 +1,138 @@
+//! Programs from Debian packages, unpacked into the cache: nothing is installed on the machine,
+//! and no service is started.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Installed;
+use super::cache::{file_error, in_place, link, make_directory, remove};
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process;
+
+/// What a node needs to run containers.
+const CONTAINER_PROGRAMS: [&str; 4] = ["containerd", "containerd-shim-runc-v2", "ctr", "runc"];
+const CONTAINER_PACKAGES: [&str; 3] = ["containerd", "runc", "containernetworking-plugins"];
+/// Where Debian puts the network plugins.
+const NETWORK_PLUGINS: &str = "usr/lib/cni";
+
+/// containerd, runc and the network plugins: the machine's where it has them all.
+pub(super) fn install_containers(house: &House) -> Result<Installed, TaskError> {
+    let of_machine: Option<Vec<PathBuf>> =
+        CONTAINER_PROGRAMS.iter().map(|name| house.program(name)).collect();
+    let plugins = Path::new("/").join(NETWORK_PLUGINS);
+    let place = if let (Some(programs), true) = (of_machine, plugins.join("ptp").is_file()) {
+        let place = house.tool("containers", "of-machine");
+        in_place(&place, |half| {
+            for (name, program) in CONTAINER_PROGRAMS.iter().zip(&programs) {
+                link(program, &half.join(name))?;
+            }
+            link(&plugins, &half.join("cni"))
+        })?;
+        place
+    } else {
+        let place = house.tool("containers", &release()?);
+        in_place(&place, |half| {
+            let root = half.join("root");
+            unpack(&CONTAINER_PACKAGES, half, &root)?;
+            for name in CONTAINER_PROGRAMS {
+                let inside = ["usr/bin", "usr/sbin"]
+                    .map(|directory| Path::new("root").join(directory).join(name))
+                    .into_iter()
+                    .find(|path| half.join(path).is_file())
+                    .ok_or_else(|| absent(name))?;
+                link(&inside, &half.join(name))?;
+            }
+            link(&Path::new("root").join(NETWORK_PLUGINS), &half.join("cni"))?;
+            // Its one shared library may be absent.
+            process::capture(Command::new(half.join("runc")).arg("--version")).map(drop)
+        })?;
+        place
+    };
+    let version = process::capture(Command::new(place.join("containerd")).arg("--version"))?;
+    Ok(Installed { version: version_word(&String::from_utf8_lossy(&version)), path: place })
+}
+
+/// A statically linked busybox.
+pub(super) fn busybox(house: &House) -> Result<PathBuf, TaskError> {
+    let place = house.tool("busybox", &release()?);
+    in_place(&place, |half| {
+        let root = half.join("root");
+        unpack(&["busybox-static"], half, &root)?;
+        let inside = root.join("bin").join("busybox");
+        let program = if inside.is_file() { inside } else { root.join("usr/bin/busybox") };
+        fs::copy(&program, half.join("busybox")).map_err(file_error("copy", &program))?;
+        remove(&root)
+    })?;
+    Ok(place.join("busybox"))
+}
+
+/// Downloads packages and unpacks them below `root`; `scratch` is a directory to work in.
+fn unpack(packages: &[&str], scratch: &Path, root: &Path) -> Result<(), TaskError> {
+    let archives = scratch.join("archives");
+    make_directory(&archives)?;
+    let mut download = Command::new("apt-get");
+    // As another user apt could not write into our directory.
+    download.args(["-qq", "-o", "APT::Sandbox::User=root", "download"]).args(packages);
+    download.current_dir(&archives);
+    if process::run(&mut download).is_err() {
+        // The package lists of a fresh machine are empty, those of an old one out of date.
+        process::run(Command::new("apt-get").args(["-qq", "update"]))?;
+        process::run(&mut download)?;
+    }
+    for archive in super::cache::files_of(&archives)? {
+        process::run(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(root))?;
+    }
+    remove(&archives)
+}
+
+fn absent(program: &str) -> TaskError {
+    TaskError::Findings {
+        check: "programs that the Debian packages lack",
+        findings: vec![program.to_owned()],
+    }
+}
+
+/// The release of the machine: packages follow it, and within one they only get fixes.
+fn release() -> Result<String, TaskError> {
+    let path = Path::new("/etc/os-release");
+    let text = fs::read_to_string(path).map_err(file_error("read", path))?;
+    Ok(release_name(&text))
+}
+
+fn release_name(os_release: &str) -> String {
+    let value = |key: &str| {
+        os_release
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+            .map_or("unknown", |value| value.trim_matches('"'))
+    };
+    format!("{}-{}", value("ID"), value("VERSION_ID"))
+}
+
+/// The version in `containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+b1`.
+fn version_word(line: &str) -> String {
+    let is_version =
+        |word: &&str| word.trim_start_matches('v').starts_with(|it: char| it.is_ascii_digit());
+    line.split_whitespace().find(is_version).unwrap_or("unknown").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_named_by_id_and_version() {
+        let text = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\nID=debian\n";
+        assert_eq!(release_name(text), "debian-12");
+        assert_eq!(release_name("ID=debian\n"), "debian-unknown");
+    }
+
+    #[test]
+    fn the_version_is_the_first_word_with_a_number() {
+        let line = "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+b1";
+        assert_eq!(version_word(line), "1.6.20~ds1");
+        assert_eq!(version_word("containerd example.org/c v2.1.0 abcdef"), "v2.1.0");
+    }
+}

@@ -1,0 +1,307 @@
+//! Programs from Go modules.
+//!
+//! `go install module@version` does not work for modules that replace others, so each recipe is
+//! a small module of its own below `conformance/tools`: `go.mod` pins the version and names the
+//! programs as tools, `go.sum` the content of everything below. The version is read from there;
+//! this table says the rest.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Installed;
+use super::cache::{Fingerprint, file_error, files_of, in_place};
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process;
+
+/// How programs come out of a Go module.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    /// The tool, and the directory below `conformance/tools`.
+    pub(super) name: &'static str,
+    /// The module whose version is the tool's.
+    module: &'static str,
+    /// File names and the packages they are built from.
+    programs: &'static [(&'static str, &'static str)],
+    /// String variables that the linker sets. `{version}`, `{major}` and `{minor}` are replaced.
+    stamps: &'static [(&'static str, &'static str)],
+    /// Whether CI does without.
+    pub(super) on_demand: bool,
+}
+
+/// Without these Kubernetes says that it is v0.0.0.
+const KUBERNETES_STAMPS: &[(&str, &str)] = &[
+    ("k8s.io/component-base/version.gitVersion", "{version}"),
+    ("k8s.io/component-base/version.gitMajor", "{major}"),
+    ("k8s.io/component-base/version.gitMinor", "{minor}"),
+];
+
+const DRIVER: &str = "sigs.k8s.io/secrets-store-csi-driver";
+const DRIVER_PROGRAMS: &[(&str, &str)] = &[(
+    "secrets-store-csi-driver",
+    "sigs.k8s.io/secrets-store-csi-driver/cmd/secrets-store-csi-driver",
+)];
+const DRIVER_STAMPS: &[(&str, &str)] =
+    &[("sigs.k8s.io/secrets-store-csi-driver/pkg/version.BuildVersion", "{version}")];
+
+pub(super) const RECIPES: [Recipe; 9] = [
+    Recipe {
+        name: "etcd",
+        module: "go.etcd.io/etcd/server/v3",
+        programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
+        stamps: &[],
+        on_demand: false,
+    },
+    Recipe {
+        name: "kubernetes-1.36",
+        module: "k8s.io/kubernetes",
+        programs: &[
+            ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+            ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+            ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+            ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+            ("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+        ],
+        stamps: KUBERNETES_STAMPS,
+        on_demand: false,
+    },
+    // A controller manager and a scheduler may not be newer than their API server, so this is
+    // the whole control plane; kubectl may.
+    Recipe {
+        name: "kubernetes-1.34",
+        module: "k8s.io/kubernetes",
+        programs: &[
+            ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+            ("kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+            ("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+            ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+        ],
+        stamps: KUBERNETES_STAMPS,
+        on_demand: true,
+    },
+    Recipe {
+        name: "csi-sanity",
+        module: "github.com/kubernetes-csi/csi-test/v5",
+        programs: &[("csi-sanity", "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity")],
+        stamps: &[],
+        on_demand: false,
+    },
+    Recipe {
+        name: "helm",
+        module: "helm.sh/helm/v4",
+        programs: &[("helm", "helm.sh/helm/v4/cmd/helm")],
+        stamps: &[("helm.sh/helm/v4/internal/version.version", "{version}")],
+        on_demand: false,
+    },
+    Recipe {
+        name: "secrets-store-csi-driver-1.6",
+        module: DRIVER,
+        programs: DRIVER_PROGRAMS,
+        stamps: DRIVER_STAMPS,
+        on_demand: false,
+    },
+    Recipe {
+        name: "secrets-store-csi-driver-1.5",
+        module: DRIVER,
+        programs: DRIVER_PROGRAMS,
+        stamps: DRIVER_STAMPS,
+        on_demand: false,
+    },
+    Recipe {
+        name: "azure-provider",
+        module: "github.com/Azure/secrets-store-csi-driver-provider-azure",
+        programs: &[(
+            "secrets-store-csi-driver-provider-azure",
+            "github.com/Azure/secrets-store-csi-driver-provider-azure/cmd",
+        )],
+        stamps: &[(
+            "github.com/Azure/secrets-store-csi-driver-provider-azure/pkg/version.BuildVersion",
+            "{version}",
+        )],
+        on_demand: false,
+    },
+    // The driver's end-to-end provider is a module that no proxy serves; the mock server that
+    // it publishes for its own tests is part of the driver's module.
+    Recipe {
+        name: "mock-provider",
+        module: DRIVER,
+        programs: &[("mock-provider", ".")],
+        stamps: &[],
+        on_demand: false,
+    },
+];
+
+/// Installs the programs of a recipe.
+pub(super) fn install(house: &House, recipe: &Recipe) -> Result<Installed, TaskError> {
+    let directory = directory(house, recipe);
+    let module_file = directory.join("go.mod");
+    let text = fs::read_to_string(&module_file).map_err(file_error("read", &module_file))?;
+    let version = required_version(&text, recipe.module).ok_or_else(|| TaskError::Findings {
+        check: "recipes whose module is not required by their go.mod",
+        findings: vec![format!("{}: {}", recipe.name, recipe.module)],
+    })?;
+    let mut pins = Fingerprint::new().with(format!("{recipe:?}").as_bytes());
+    for place in std::iter::once(directory.clone())
+        .chain(local_replacements(&text).into_iter().map(|path| directory.join(path)))
+    {
+        pins = pins.with_files(&files_of(&place)?)?;
+    }
+    let place = house.tool(recipe.name, &format!("{version}-{}", pins.name()));
+    in_place(&place, |half| {
+        recipe.programs.iter().try_for_each(|(program, package)| {
+            let mut build = command(house)?;
+            build.current_dir(&directory).env("CGO_ENABLED", "0");
+            build.args(["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags"]);
+            build.arg(linker_flags(recipe.stamps, version));
+            build.arg("-o").arg(half.join(program)).arg(package);
+            process::run(&mut build)
+        })
+    })?;
+    Ok(Installed { version: version.to_owned(), path: place })
+}
+
+/// Finds the recipe of a tool.
+pub(super) fn recipe(name: &'static str) -> Result<&'static Recipe, TaskError> {
+    RECIPES.iter().find(|it| it.name == name).ok_or_else(|| TaskError::Unknown {
+        what: "recipe",
+        name: name.to_owned(),
+        known: RECIPES.iter().map(|it| it.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// A Go command that works the same on every machine.
+pub(super) fn command(house: &House) -> Result<Command, TaskError> {
+    if !house.has_program("go") {
+        return Err(TaskError::Missing {
+            program: "Go",
+            hint: "install Go 1.26 or later from https://go.dev/dl",
+        });
+    }
+    let mut command = Command::new("go");
+    command.env("GOWORK", "off");
+    Ok(command)
+}
+
+fn directory(house: &House, recipe: &Recipe) -> PathBuf {
+    house.root().join("conformance").join("tools").join(recipe.name)
+}
+
+/// The version that a go.mod requires of a module.
+fn required_version<'a>(module_file: &'a str, module: &str) -> Option<&'a str> {
+    entries(module_file, "require").find_map(|entry| {
+        let (name, rest) = entry.split_once(' ')?;
+        (name == module).then(|| rest.split_whitespace().next())?
+    })
+}
+
+/// Directories that a go.mod puts in the place of modules, relative to it.
+fn local_replacements(module_file: &str) -> Vec<&Path> {
+    let mut paths: Vec<&Path> = entries(module_file, "replace")
+        .filter_map(|entry| entry.split_once(" => "))
+        .filter(|(_, target)| target.starts_with("./") || target.starts_with("../"))
+        .map(|(_, target)| Path::new(target))
+        .collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+/// The entries of one directive, in both of its spellings: `verb entry` and `verb ( entries )`.
+fn entries<'a>(module_file: &'a str, verb: &'a str) -> impl Iterator<Item = &'a str> {
+    let mut inside = false;
+    module_file.lines().filter_map(move |line| {
+        let line = line.trim();
+        if inside {
+            inside = line != ")";
+            return (inside && !line.is_empty() && !line.starts_with("//")).then_some(line);
+        }
+        let rest = line.strip_prefix(verb)?.strip_prefix(' ')?;
+        inside = rest == "(";
+        (!inside).then_some(rest)
+    })
+}
+
+fn linker_flags(stamps: &[(&str, &str)], version: &str) -> String {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let mut flags = "-s -w".to_owned();
+    for (variable, template) in stamps {
+        let value = template
+            .replace("{version}", version)
+            .replace("{major}", major)
+            .replace("{minor}", minor);
+        flags.push_str(" -X ");
+        flags.push_str(variable);
+        flags.push('=');
+        flags.push_str(&value);
+    }
+    flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULE_FILE: &str = "module x\n\ngo 1.26.0\n\ntool (\n\ta.example/cmd/one\n\t\
+        a.example/cmd/two\n)\n\nrequire (\n\ta.example/more v9.9.9\n\ta.example v1.36.3 // \
+        indirect\n)\n\nreplace b.example => ../b\n\nreplace (\n\t// why\n\tc.example => \
+        c.example v0.36.3\n)\n";
+
+    #[test]
+    fn the_version_is_that_of_the_very_module() {
+        assert_eq!(required_version(MODULE_FILE, "a.example"), Some("v1.36.3"));
+        assert_eq!(required_version("require a.example v2.0.0\n", "a.example"), Some("v2.0.0"));
+        assert_eq!(required_version(MODULE_FILE, "a.exam"), None);
+    }
+
+    #[test]
+    fn only_directories_are_local_replacements() {
+        assert_eq!(local_replacements(MODULE_FILE), [Path::new("../b")]);
+    }
+
+    #[test]
+    fn programs_and_tools_must_be_the_same() {
+        let recipe = |programs| Recipe {
+            name: "x",
+            module: "a.example",
+            programs,
+            stamps: &[],
+            on_demand: false,
+        };
+        let both = recipe(&[("two", "a.example/cmd/two"), ("one", "a.example/cmd/one")]);
+        assert_eq!(disagreement(&both, MODULE_FILE), None);
+        let less = recipe(&[("one", "a.example/cmd/one")]);
+        assert!(disagreement(&less, MODULE_FILE).is_some());
+    }
+
+    #[test]
+    fn recipes_agree_with_their_module_files() {
+        let house = House::from_environment().expect("the tests run inside the house");
+        for recipe in &RECIPES {
+            let path = directory(&house, recipe).join("go.mod");
+            let text = fs::read_to_string(&path).expect("each recipe has its go.mod");
+            assert_eq!(disagreement(recipe, &text), None, "{}", recipe.name);
+        }
+    }
+
+    /// What a go.mod names as tools, where it is not exactly what the recipe builds.
+    fn disagreement<'a>(recipe: &Recipe, module_file: &'a str) -> Option<Vec<&'a str>> {
+        let mut tools: Vec<&str> = entries(module_file, "tool").collect();
+        let mut packages: Vec<&str> =
+            recipe.programs.iter().map(|(_, package)| *package).filter(|it| *it != ".").collect();
+        tools.sort_unstable();
+        packages.sort_unstable();
+        let required = required_version(module_file, recipe.module).is_some();
+        (tools != packages || !required).then_some(tools)
+    }
+
+    #[test]
+    fn stamps_carry_the_version_and_its_numbers() {
+        assert_eq!(
+            linker_flags(&[("p.full", "{version}"), ("p.minor", "{minor}")], "v1.36.3"),
+            "-s -w -X p.full=v1.36.3 -X p.minor=36"
+        );
+        assert_eq!(linker_flags(&[], "v5.5.0"), "-s -w");
+    }
+}
