@@ -7,15 +7,17 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::fuse::Fuse;
+use crate::step::Step;
 
 /// A system call on a volume failed.
 #[derive(Debug, thiserror::Error)]
@@ -148,7 +150,21 @@ impl Directory {
     pub(crate) fn open(path: &Path, fuse: Fuse) -> Result<Self, DiskError> {
         let file = fs::open(path, DIRECTORY, Mode::empty())
             .map_err(|errno| failure(Operation::Open, path, errno))?;
-        Ok(Self { file: Arc::new(file.into()), path: path.to_owned(), fuse })
+        Ok(Self::of(file, path, fuse))
+    }
+
+    /// The directory that is open as `file`; `path` is where messages say that it is.
+    pub(crate) fn of(file: OwnedFd, path: &Path, fuse: Fuse) -> Self {
+        Self { file: Arc::new(file.into()), path: path.to_owned(), fuse }
+    }
+
+    pub(crate) fn fuse(&self) -> Fuse {
+        self.fuse.clone()
+    }
+
+    /// Stands right before a step of the publisher.
+    pub(crate) fn reach(&self, step: Step) {
+        self.fuse.reach(step);
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -167,6 +183,17 @@ impl Directory {
             .map_err(|errno| self.failure(Operation::Open, name, errno))?;
         let path = self.path.join(name);
         Ok(Self { file: Arc::new(file.into()), path, fuse: self.fuse.clone() })
+    }
+
+    /// The directory `name`, unless something is mounted on it: what is removed is ours alone.
+    fn open_inside(&self, name: &OsStr) -> Result<Self, DiskError> {
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+        match fs::openat2(&*self.file, name, DIRECTORY, Mode::empty(), within) {
+            Ok(file) => Ok(Self::of(file, &self.path.join(name), self.fuse.clone())),
+            // Linux before 5.6.
+            Err(Errno::NOSYS) => self.open_child(name),
+            Err(errno) => Err(self.failure(Operation::Open, name, errno)),
+        }
     }
 
     /// The directory under `name`, if there is one that can be opened as such.
@@ -256,6 +283,40 @@ impl Directory {
                 _ => return Ok(false),
             }
         }
+    }
+
+    /// What the file `name` holds, if there is one and it is not longer than `longest` bytes.
+    pub(crate) fn load_file(
+        &self,
+        name: &OsStr,
+        longest: u64,
+    ) -> Result<Option<Vec<u8>>, DiskError> {
+        let file = match fs::openat(&*self.file, name, OFlags::RDONLY | SAFE, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
+            Err(errno) => return Err(self.failure(Operation::Open, name, errno)),
+        };
+        let failed = |source| self.failure(Operation::Read, name, source);
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() || metadata.len() > longest {
+            return Ok(None);
+        }
+        // As long as it is, so that nothing of it is left behind in a smaller buffer.
+        let length = usize::try_from(metadata.len()).unwrap_or(0);
+        let mut content = Vec::with_capacity(length.saturating_add(1));
+        file.take(longest).read_to_end(&mut content).map_err(failed)?;
+        Ok(Some(content))
+    }
+
+    /// Gives the directory itself these attributes, if it has others.
+    pub(crate) fn settle_attributes(&self, attributes: Attributes) -> Result<(), DiskError> {
+        let stat =
+            fs::fstat(&*self.file).map_err(|errno| failure(Operation::Read, &self.path, errno))?;
+        let found = Attributes { mode: stat.st_mode & PERMISSIONS, gid: stat.st_gid };
+        if found == attributes {
+            return Ok(());
+        }
+        self.apply_attributes(&self.file, OsStr::new(""), attributes)
     }
 
     /// Creates the directory `name`, readable by all whatever the umask is.
@@ -396,7 +457,7 @@ impl Directory {
             Err(errno) => return Err(self.failure(Operation::Read, name, errno)),
         };
         let flags = if kind == FileType::Directory {
-            let child = self.open_child(name)?;
+            let child = self.open_inside(name)?;
             for (inner, _) in child.list()? {
                 child.remove_all(&inner, content)?;
             }

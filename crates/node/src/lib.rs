@@ -28,6 +28,7 @@ mod generation;
 pub mod guard;
 mod kubernetes;
 mod links;
+mod marker;
 mod metrics;
 mod mount;
 mod mount_table;
@@ -36,19 +37,24 @@ mod path;
 mod payload;
 pub mod policy;
 mod provider;
+mod publisher;
 mod reporter;
 pub mod rotation;
+mod step;
 mod sync;
 mod volume;
 
 pub use classes::{ClassError, ClassSource, MemoryClasses};
 pub use directory::{DiskError, Operation};
 pub use error::PublishError;
+#[cfg(feature = "crash-points")]
+pub use fuse::{CrashPoint, ParseCrashPointError};
 pub use generation::{Generation, ParseGenerationError, SCRUB_GRACE};
 pub use kubernetes::{
     AccessError, ApiAccess, ApiError, ClassChange, EventQueue, KubeClasses, KubeClassesSettings,
     KubeReporter, KubeReporterSettings, KubernetesApi,
 };
+pub use marker::{MountedObject, Trouble};
 pub use metrics::{
     CountedProvider, CountedReporter, NodeMetrics, PolicyDecision, ReadKind, ReadSource,
     StatusWrite,
@@ -62,8 +68,12 @@ pub use provider::{
     Provider, ProviderName, ProviderRegistry, Refusal, ServedProvider, SocketProviders,
     SocketSettings, Stamps, Urgency,
 };
+pub use publisher::{
+    PublishFailure, Publisher, PublisherParts, PublisherSettings, Recovered, Refreshed, VolumeState,
+};
 pub use reporter::{
     NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,
 };
+pub use step::{Step, Work};
 pub use sync::{SecretSync, SecretSyncSettings};
 pub use volume::{Changed, Published, Scrubbed, Volume};

@@ -1,5 +1,7 @@
 //! A memory file system for a volume.
 
+mod staged;
+
 use std::ffi::CString;
 use std::fmt;
 use std::io;
@@ -9,8 +11,11 @@ use rustix::fs::statvfs;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
-/// A tmpfs that holds a volume: no set-id, no devices, no programs, mode 0755, bounded, and never
-/// swapped out where the kernel can promise that (Linux 6.4).
+pub(crate) use staged::StagedMount;
+
+/// A tmpfs that holds a volume: no set-id, no devices, no programs, bounded, and never swapped out
+/// where the kernel can promise that (Linux 6.4). Its mode is 0755, or 0750 where it belongs to
+/// the group of a pod.
 ///
 /// A fresh mount is undone when it is dropped before [`Mount::keep`], so that a first publish
 /// that fails leaves no empty volume behind. A kept mount outlives the process, as the pods that
@@ -25,10 +30,15 @@ impl Mount {
     /// Mounts a tmpfs of `size` bytes on `dir`, or takes over the one that an earlier process
     /// left there: mounts are never stacked.
     pub fn tmpfs(dir: &Path, size: u64) -> Result<Self, MountError> {
+        Self::tmpfs_of(dir, Shape { size, group: None })
+    }
+
+    /// The same in the given shape.
+    pub(crate) fn tmpfs_of(dir: &Path, shape: Shape) -> Result<Self, MountError> {
         if let Some(mount) = Self::find(dir)? {
             return Ok(mount);
         }
-        with_or_without_noswap(size, |data| mount("tmpfs", dir, "tmpfs", FLAGS, data.as_c_str()))
+        with_or_without_noswap(shape, |data| mount("tmpfs", dir, "tmpfs", FLAGS, data.as_c_str()))
             .map_err(|errno| failure(MountOperation::Mount, dir, errno))?;
         Ok(Self { dir: dir.to_owned(), kept: false })
     }
@@ -47,6 +57,11 @@ impl Mount {
         }
     }
 
+    /// The tmpfs that is known to be mounted on `dir`.
+    pub(crate) fn taken_over(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), kept: true }
+    }
+
     /// Where the tmpfs is mounted.
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -62,19 +77,30 @@ impl Mount {
     pub fn reserve(&self, lengths: impl IntoIterator<Item = u64>) -> Result<(), MountError> {
         let failed = |errno| failure(MountOperation::Resize, &self.dir, errno);
         let usage = statvfs(&self.dir).map_err(failed)?;
-        // A tmpfs counts in pages, and each file has its own; a long link takes one more.
         let page = usage.f_frsize.max(1);
-        let pages = |length: u64| length.div_ceil(page).saturating_add(1).saturating_mul(page);
-        let bytes = lengths.into_iter().map(pages).fold(0, u64::saturating_add);
+        let bytes = room_for(lengths, page);
         let free = usage.f_bfree.saturating_mul(page);
         if free >= bytes {
             return Ok(());
         }
         let used = usage.f_blocks.saturating_sub(usage.f_bfree).saturating_mul(page);
         let size = used.saturating_add(bytes).saturating_add(SLACK);
-        // A remount must repeat what the mount was made with.
-        with_or_without_noswap(size, |data| mount_remount(&self.dir, FLAGS, data.as_c_str()))
-            .map_err(failed)
+        self.resize(size).map_err(failed)
+    }
+
+    /// Gives a tmpfs that somebody else mounted the flags and the bound of ours; it has room for
+    /// what it holds. What runs on it sees no difference.
+    pub(crate) fn harden(&self) -> Result<(), MountError> {
+        let failed = |errno| failure(MountOperation::Resize, &self.dir, errno);
+        let usage = statvfs(&self.dir).map_err(failed)?;
+        let used = usage.f_blocks.saturating_sub(usage.f_bfree).saturating_mul(usage.f_frsize);
+        self.resize(used.saturating_add(SLACK)).map_err(failed)
+    }
+
+    fn resize(&self, size: u64) -> Result<(), Errno> {
+        // A remount must repeat what the mount was made with. It leaves mode and group alone.
+        let shape = Shape { size, group: None };
+        with_or_without_noswap(shape, |data| mount_remount(&self.dir, FLAGS, data.as_c_str()))
     }
 
     /// Unmounts the tmpfs, and with it everything in it. Succeeds where nothing is mounted.
@@ -188,13 +214,49 @@ fn is_mount_point(dir: &Path) -> Result<bool, Errno> {
     Ok(own.st_dev != parent.st_dev || own.st_ino == parent.st_ino)
 }
 
+/// What a tmpfs is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// The bound, in bytes.
+    pub(crate) size: u64,
+    /// The group that may look into it; everybody where none is named.
+    pub(crate) group: Option<u32>,
+}
+
+impl Shape {
+    /// One with room for files of these lengths and for what the layout needs.
+    pub(crate) fn holding(lengths: impl IntoIterator<Item = u64>, group: Option<u32>) -> Self {
+        Self { size: room_for(lengths, LARGEST_PAGE).saturating_add(SLACK), group }
+    }
+
+    /// The permission bits of the root.
+    pub(crate) const fn mode(self) -> u32 {
+        if self.group.is_some() { 0o750 } else { 0o755 }
+    }
+
+    fn options(self) -> Vec<(&'static str, String)> {
+        let group = self.group.map(|group| ("gid", group.to_string()));
+        let mode = ("mode", format!("{:04o}", self.mode()));
+        [("size", self.size.to_string()), mode].into_iter().chain(group).collect()
+    }
+}
+
+/// How much files of these lengths take. A tmpfs counts in pages, and each file has its own; a long
+/// link takes one more.
+fn room_for(lengths: impl IntoIterator<Item = u64>, page: u64) -> u64 {
+    let pages = |length: u64| length.div_ceil(page).saturating_add(1).saturating_mul(page);
+    lengths.into_iter().map(pages).fold(0, u64::saturating_add)
+}
+
 /// Kernels before 6.4, and user namespaces, know no `noswap`.
 fn with_or_without_noswap(
-    size: u64,
+    shape: Shape,
     call: impl Fn(CString) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
+    let options: Vec<_> =
+        shape.options().iter().map(|(key, value)| format!("{key}={value}")).collect();
     let options = |more: &str| {
-        CString::new(format!("mode=0755,size={size}{more}")).map_err(|_nul| Errno::INVAL)
+        CString::new(format!("{}{more}", options.join(","))).map_err(|_nul| Errno::INVAL)
     };
     match call(options(",noswap")?) {
         Err(Errno::INVAL | Errno::PERM) => call(options("")?),
@@ -208,8 +270,12 @@ fn failure(operation: MountOperation, dir: &Path, errno: Errno) -> MountError {
 
 const FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
 
+/// The largest page of the machines that Linux runs on (arm64, ppc64). It is a bound: only what is
+/// written takes memory.
+const LARGEST_PAGE: u64 = 64 * 1024;
+
 /// Room beyond what is asked for, so that not every publish remounts.
 const SLACK: u64 = 64 * 1024;
 
 /// `TMPFS_MAGIC` of `linux/magic.h`.
-const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+pub(crate) const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;

@@ -1,50 +1,144 @@
-//! Which generations are mounted somewhere: the work of `subPath`.
-//!
-//! For a `subPath` the kubelet binds the file itself, through the links, into the container. The
-//! container then sees the inode of one generation for as long as it lives.
+//! The mounts that this process sees (proc(5), `/proc/pid/mountinfo`).
 
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use crate::directory::{DiskError, Operation, failure};
 use crate::generation::Generation;
 
-/// The mounts that this process sees (proc(5), `/proc/pid/mountinfo`).
-pub(crate) fn load_mount_table() -> Result<String, DiskError> {
-    let path = Path::new("/proc/self/mountinfo");
-    std::fs::read_to_string(path).map_err(|error| failure(Operation::Read, path, error))
+/// The mount table as it is now.
+#[derive(Debug)]
+pub(crate) struct MountTable(String);
+
+/// One line of the table, as far as it matters here.
+#[derive(Debug, PartialEq, Eq)]
+struct Line<'a> {
+    device: &'a str,
+    root: &'a str,
+    point: PathBuf,
+    kind: &'a str,
 }
 
-/// The generations on `device` (`major:minor`) of which a mount shows a part.
-pub(crate) fn shown_generations(mount_table: &str, device: &str) -> Vec<Generation> {
-    let root = |line: &str| {
-        let mut fields = line.split(' ').skip(2);
-        let on_device = fields.next() == Some(device);
-        fields.next().filter(|_| on_device).map(str::to_owned)
-    };
-    let roots = mount_table.lines().filter_map(root);
-    // Names of generations hold nothing that the table escapes.
-    roots.filter_map(|root| root.split('/').find_map(|part| part.parse().ok())).collect()
+impl MountTable {
+    pub(crate) fn load() -> Result<Self, DiskError> {
+        let path = Path::new("/proc/self/mountinfo");
+        std::fs::read_to_string(path)
+            .map(Self)
+            .map_err(|error| failure(Operation::Read, path, error))
+    }
+
+    /// The generations on `device` (`major:minor`) of which a mount shows a part.
+    ///
+    /// That is the work of `subPath`: the kubelet binds the file itself, through the links, into
+    /// the container, which then sees the inode of one generation for as long as it lives.
+    pub(crate) fn shown_generations(&self, device: &str) -> Vec<Generation> {
+        let roots = self.lines().filter(|line| line.device == device).map(|line| line.root);
+        // Names of generations hold nothing that the table escapes.
+        roots.filter_map(|root| root.split('/').find_map(|part| part.parse().ok())).collect()
+    }
+
+    /// How many mounts lie on one another on `point`.
+    pub(crate) fn layers(&self, point: &Path) -> usize {
+        self.lines().filter(|line| line.point == point).count()
+    }
+
+    /// Where a tmpfs is mounted below `dir`, each place once.
+    pub(crate) fn memory_mounts_below(&self, dir: &Path) -> Vec<PathBuf> {
+        let mut points: Vec<_> = self
+            .lines()
+            .filter(|line| line.kind == "tmpfs" && line.point.starts_with(dir))
+            .map(|line| line.point)
+            .collect();
+        points.sort();
+        points.dedup();
+        points
+    }
+
+    fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        self.0.lines().filter_map(|line| {
+            let (first, second) = line.split_once(" - ")?;
+            let mut fields = first.split(' ').skip(2);
+            let (device, root, point) = (fields.next()?, fields.next()?, fields.next()?);
+            let kind = second.split(' ').next()?;
+            Some(Line { device, root, point: unescape(point), kind })
+        })
+    }
+}
+
+/// The table writes space, tab, newline and backslash as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = (byte == b'\\')
+            .then(|| after.split_at_checked(3))
+            .flatten()
+            .and_then(|(digits, behind)| Some((octal(digits)?, behind)));
+        let (value, behind) = escaped.unwrap_or((byte, after));
+        bytes.push(value);
+        rest = behind;
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn table() -> MountTable {
+        MountTable(
+            "\
+36 35 0:45 / /pods/a/volumes/v/mount rw,nosuid - tmpfs tmpfs rw
+37 35 0:45 /..2026_11_21_12_00_00.3/tls/key /pods/a/subpaths/v/c/0 rw shared:1 - tmpfs tmpfs rw
+38 35 0:46 /..2026_11_21_12_00_00.4/tls/key /pods/b/subpaths/v/c/0 rw - tmpfs tmpfs rw
+39 35 8:1 /var/lib/x/..2026_11_21_12_00_00.5/key /pods/c rw - ext4 /dev/sda1 rw
+40 36 0:47 / /pods/a/volumes/v/mount rw,nosuid - tmpfs tmpfs rw
+41 36 0:48 / /pods/a\\040b\\134/mount rw - tmpfs tmpfs rw
+42 36 0:49 / /podsx/mount rw - tmpfs tmpfs rw
+broken line
+"
+            .to_owned(),
+        )
+    }
+
     #[test]
     fn only_parts_of_generations_on_the_same_device_count() {
-        let table = "\
-36 35 0:45 / /pods/a/volumes/v/mount rw,nosuid - tmpfs tmpfs rw
-37 35 0:45 /..2026_11_21_12_00_00.3/tls/key /pods/a/volume-subpaths/v/c/0 rw - tmpfs tmpfs rw
-38 35 0:46 /..2026_11_21_12_00_00.4/tls/key /pods/b/volume-subpaths/v/c/0 rw - tmpfs tmpfs rw
-39 35 8:1 /var/lib/x/..2026_11_21_12_00_00.5/key /pods/c rw - ext4 /dev/sda1 rw
-broken line
-";
         let shown = |device| {
-            let shown = shown_generations(table, device);
+            let shown = table().shown_generations(device);
             shown.iter().map(Generation::number).collect::<Vec<_>>()
         };
         assert_eq!(shown("0:45"), [3]);
         assert_eq!(shown("8:1"), [5]);
         assert_eq!(shown("0:4"), [0; 0]);
+    }
+
+    #[test]
+    fn stacked_mounts_are_counted() {
+        for (point, layers) in [("/pods/a/volumes/v/mount", 2), ("/pods/c", 1), ("/pods", 0)] {
+            assert_eq!(table().layers(Path::new(point)), layers, "{point}");
+        }
+        assert_eq!(table().layers(Path::new("/pods/a b\\/mount")), 1);
+    }
+
+    #[test]
+    fn memory_mounts_are_found_below_a_directory_and_not_beside_it() {
+        let found = table().memory_mounts_below(Path::new("/pods"));
+        let expected = [
+            "/pods/a/subpaths/v/c/0",
+            "/pods/a/volumes/v/mount",
+            "/pods/a b\\/mount",
+            "/pods/b/subpaths/v/c/0",
+        ];
+        assert_eq!(found, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_backslash_that_escapes_nothing_stays() {
+        assert_eq!(unescape("/a\\9zz\\04"), Path::new("/a\\9zz\\04"));
     }
 }

@@ -1,21 +1,26 @@
 //! One volume: publish, scrub, unpublish.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+mod layout;
+
+use std::ffi::OsStr;
 use std::path::Path;
 
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
+use lanyard_keyvault::SecretBytes;
 
 use crate::compare::{Comparison, compare};
 use crate::directory::{Attributes, Directory, DiskError, Occupant, remove_if_empty};
 use crate::error::PublishError;
 use crate::fuse::Fuse;
 use crate::generation::{Generation, Generations, SCRUB_GRACE};
-use crate::links::{DATA, LinkChanges, NEXT_DATA, NEXT_LINK, target_of};
+use crate::links::{DATA, LinkChanges, NEXT_DATA};
 use crate::mount::Mount;
-use crate::mount_table::{load_mount_table, shown_generations};
+use crate::mount_table::MountTable;
+use crate::path::FilePath;
 use crate::payload::{FileEntry, Payload};
+use crate::step::Step;
+use layout::{Survey, bytes_of, create_links, each_file, settle_links, sync_tree, write_file};
 
 /// A directory whose files change all at once.
 ///
@@ -57,8 +62,17 @@ impl Volume {
         clock: SharedClock,
         fuse: Fuse,
     ) -> Result<Self, PublishError> {
-        let directory = Directory::open(dir, fuse)?;
-        Ok(Self { directory, mount: None, clock, watchers_waiting: true })
+        Ok(Self::on(Directory::open(dir, fuse)?, clock))
+    }
+
+    /// The volume in an open directory, which may be mounted nowhere yet.
+    pub(crate) fn on(directory: Directory, clock: SharedClock) -> Self {
+        Self { directory, mount: None, clock, watchers_waiting: true }
+    }
+
+    /// Names the mount that the volume lies on, which grows with it from now on.
+    pub(crate) fn lies_on(&mut self, mount: Mount) {
+        self.mount = Some(mount);
     }
 
     /// Where the volume is.
@@ -69,6 +83,64 @@ impl Volume {
     /// The generation that readers see; nothing while the volume has never been published whole.
     pub fn current(&self) -> Result<Option<Generation>, PublishError> {
         Ok(Survey::of(&self.directory)?.generations.current)
+    }
+
+    /// Whether readers see the generation of this name.
+    pub(crate) fn shows(&self, generation: &str) -> Result<bool, PublishError> {
+        let is_linked =
+            self.directory.read_link(DATA.as_ref())?.is_some_and(|target| target == generation);
+        Ok(is_linked && self.directory.find_child(generation.as_ref())?.is_some())
+    }
+
+    /// What readers find under `path` now.
+    pub(crate) fn load_file(&self, path: &FilePath) -> Result<Option<SecretBytes>, DiskError> {
+        let Some(generation) = Survey::of(&self.directory)?.generations.current else {
+            return Ok(None);
+        };
+        let Some(mut folder) = self.directory.find_child(generation.as_str().as_ref())? else {
+            return Ok(None);
+        };
+        let (above, name) = path.as_str().rsplit_once('/').unwrap_or(("", path.as_str()));
+        for part in above.split('/').filter(|part| !part.is_empty()) {
+            let Some(child) = folder.find_child(part.as_ref())? else { return Ok(None) };
+            folder = child;
+        }
+        Ok(folder.load_file(name.as_ref(), u64::MAX)?.map(SecretBytes::from))
+    }
+
+    /// Whether nothing is in the volume but what a crash leaves before the first publish is whole.
+    pub(crate) fn is_blank(&self) -> Result<bool, PublishError> {
+        let Survey { occupants, generations } = Survey::of(&self.directory)?;
+        let ours = LinkChanges::desired(&occupants, &[]).discard;
+        let blank = |name: &OsStr| {
+            ours.iter().any(|link| link == name)
+                || [MARKER, NEXT_MARKER].iter().any(|marker| name == *marker)
+                || generations.abandoned.iter().any(|generation| name == generation.as_str())
+        };
+        Ok(generations.current.is_none() && occupants.keys().all(|name| blank(name)))
+    }
+
+    /// What the publisher noted beside the files, if it did.
+    pub(crate) fn load_marker(&self) -> Result<Option<Vec<u8>>, PublishError> {
+        Ok(self.directory.load_file(MARKER.as_ref(), LONGEST_MARKER)?)
+    }
+
+    /// Replaces the note beside the files in one step. Pods cannot read it.
+    pub(crate) fn write_marker(&self, note: &[u8]) -> Result<(), PublishError> {
+        self.directory.reach(Step::WriteMarker);
+        self.directory.remove(NEXT_MARKER.as_ref())?;
+        let gid = rustix::process::getegid().as_raw();
+        let attributes = Attributes { mode: 0o600, gid };
+        self.directory.create_file(NEXT_MARKER.as_ref(), note, attributes)?;
+        self.directory.reach(Step::ReplaceMarker);
+        self.directory.rename(NEXT_MARKER.as_ref(), MARKER.as_ref())?;
+        Ok(self.directory.sync()?)
+    }
+
+    /// Gives the directory of the volume these permission bits and this group, if it has others.
+    pub(crate) fn settle_root(&self, mode: u32, group: Option<u32>) -> Result<(), PublishError> {
+        let gid = group.unwrap_or_else(|| rustix::process::getegid().as_raw());
+        Ok(self.directory.settle_attributes(Attributes { mode, gid })?)
     }
 
     /// Makes `files` the whole content of the volume.
@@ -118,11 +190,15 @@ impl Volume {
                 self.swap(&mut survey, &payload, &links, group)?
             }
         };
+        self.directory.reach(Step::SettleLinks);
         settle_links(&self.directory, &links)?;
         if let Some(mount) = &mut self.mount {
             mount.keep();
         }
         if self.watchers_waiting {
+            if !survey.generations.retired.is_empty() {
+                self.directory.reach(Step::TellWatchers);
+            }
             // One file that cannot be written to leaves nobody else uninformed.
             let retired = survey.generations.retired.iter();
             let poked = retired.map(|generation| self.poke(generation)).fold(Ok(()), Result::and);
@@ -142,6 +218,7 @@ impl Volume {
     ) -> Result<Published, PublishError> {
         let bytes = payload.files().map(|entry| bytes_of(entry.content)).sum();
         if let Some(mount) = &self.mount {
+            self.directory.reach(Step::Grow);
             mount.reserve(payload.files().map(|entry| bytes_of(entry.content)))?;
         }
         let generation = survey.generations.next(self.clock.now());
@@ -152,11 +229,15 @@ impl Volume {
             }
             return Err(error.into());
         }
+        self.directory.reach(Step::MakeLinks);
         create_links(&self.directory, links)?;
+        self.directory.reach(Step::PrepareSwap);
         self.directory.remove(NEXT_DATA.as_ref())?;
         self.directory.link(NEXT_DATA.as_ref(), generation.as_str().as_ref())?;
+        self.directory.reach(Step::Swap);
         self.directory.rename(NEXT_DATA.as_ref(), DATA.as_ref())?;
         self.watchers_waiting = true;
+        self.directory.reach(Step::FlushSwap);
         survey.generations.retired.extend(survey.generations.current.take());
         self.directory.sync()?;
         let retired = survey.generations.retired.len();
@@ -169,10 +250,13 @@ impl Volume {
         payload: &Payload<'_>,
         group: u32,
     ) -> Result<(), DiskError> {
+        self.directory.reach(Step::MakeGeneration);
         let root = self.directory.create_child(generation.as_str().as_ref())?;
+        self.directory.reach(Step::WriteFiles);
         for entry in payload.files() {
             write_file(&root, entry, group)?;
         }
+        self.directory.reach(Step::FlushGeneration);
         sync_tree(&root)?;
         self.directory.sync()
     }
@@ -194,7 +278,7 @@ impl Volume {
     pub fn scrub(&mut self) -> Result<Scrubbed, PublishError> {
         let now = self.clock.now();
         let survey = Survey::of(&self.directory)?;
-        let shown = shown_generations(&load_mount_table()?, &self.directory.device()?);
+        let shown = MountTable::load()?.shown_generations(&self.directory.device()?);
         let mut scrubbed = Scrubbed::default();
         let mut outcome = Ok(());
         for (generation, due) in survey.generations.scrub_times() {
@@ -223,26 +307,47 @@ impl Volume {
 
     /// Takes the volume away: the links, every generation, the mount, and the directory itself
     /// unless somebody else keeps something in it. Can be repeated after any failure.
-    pub fn unpublish(self) -> Result<(), PublishError> {
-        let Self { directory, mount, .. } = self;
-        let survey = Survey::of(&directory)?;
-        for name in LinkChanges::desired(&survey.occupants, &[]).discard {
-            directory.remove(&name)?;
-        }
-        if matches!(survey.occupants.get(OsStr::new(DATA)), Some(Occupant::Link(_))) {
-            directory.remove(DATA.as_ref())?;
-        }
-        let Generations { current, retired, abandoned } = survey.generations;
-        for generation in retired.into_iter().chain(abandoned).chain(current) {
-            directory.remove(generation.as_str().as_ref())?;
-        }
-        let dir = directory.path().to_owned();
-        drop(directory);
+    pub fn unpublish(mut self) -> Result<(), PublishError> {
+        self.empty()?;
+        let mount = self.mount.take();
+        let (dir, fuse) = (self.dir().to_owned(), self.directory.fuse());
+        drop(self);
         if let Some(mount) = mount {
+            fuse.reach(Step::Unmount);
             mount.unmount()?;
         }
-        remove_if_empty(&dir).map_err(PublishError::from)
+        fuse.reach(Step::RemoveTarget);
+        Ok(remove_if_empty(&dir)?)
     }
+
+    /// Removes everything of the volume but its mount and its directory; content is emptied first.
+    pub(crate) fn empty(&self) -> Result<(), PublishError> {
+        Ok(clear(&self.directory)?)
+    }
+}
+
+/// Removes what is ours by the layout; content is emptied first.
+fn clear(directory: &Directory) -> Result<(), DiskError> {
+    let survey = Survey::of(directory)?;
+    directory.reach(Step::RemoveLinks);
+    for name in LinkChanges::desired(&survey.occupants, &[]).discard {
+        directory.remove(&name)?;
+    }
+    if matches!(survey.occupants.get(OsStr::new(DATA)), Some(Occupant::Link(_))) {
+        directory.remove(DATA.as_ref())?;
+    }
+    directory.reach(Step::RemoveMarker);
+    for name in [NEXT_MARKER, MARKER] {
+        if matches!(survey.occupants.get(OsStr::new(name)), Some(Occupant::File)) {
+            directory.remove(name.as_ref())?;
+        }
+    }
+    directory.reach(Step::RemoveGenerations);
+    let Generations { current, retired, abandoned } = survey.generations;
+    for generation in retired.into_iter().chain(abandoned).chain(current) {
+        directory.remove(generation.as_str().as_ref())?;
+    }
+    Ok(())
 }
 
 /// What a publish did.
@@ -282,116 +387,12 @@ pub struct Scrubbed {
     pub next: Option<Timestamp>,
 }
 
-/// A volume as it stands on disk.
-#[derive(Debug)]
-struct Survey {
-    occupants: BTreeMap<OsString, Occupant>,
-    generations: Generations,
-}
-
-impl Survey {
-    fn of(directory: &Directory) -> Result<Self, DiskError> {
-        let occupants: BTreeMap<_, _> = directory.list()?.into_iter().collect();
-        let generations: Vec<Generation> = occupants
-            .iter()
-            .filter(|(_, occupant)| **occupant == Occupant::Directory)
-            .filter_map(|(name, _)| name.to_str()?.parse().ok())
-            .collect();
-        let current = match occupants.get(OsStr::new(DATA)) {
-            Some(Occupant::Link(target)) => {
-                generations.iter().find(|generation| *target == generation.as_str()).cloned()
-            }
-            _ => None,
-        };
-        Ok(Self { occupants, generations: Generations::tell_apart(generations, current) })
-    }
-}
-
-fn write_file(root: &Directory, entry: &FileEntry<'_>, group: u32) -> Result<(), DiskError> {
-    let attributes = Attributes { mode: entry.mode, gid: entry.gid.unwrap_or(group) };
-    match entry.path.as_str().rsplit_once('/') {
-        None => root.create_file(entry.path.as_str().as_ref(), entry.content, attributes),
-        Some((above, name)) => {
-            let mut folder = find_or_create(root, above.split('/').next().unwrap_or(above))?;
-            for part in above.split('/').skip(1) {
-                folder = find_or_create(&folder, part)?;
-            }
-            folder.create_file(name.as_ref(), entry.content, attributes)
-        }
-    }
-}
-
-fn find_or_create(folder: &Directory, name: &str) -> Result<Directory, DiskError> {
-    match folder.find_child(name.as_ref())? {
-        Some(child) => Ok(child),
-        None => folder.create_child(name.as_ref()),
-    }
-}
-
-fn sync_tree(folder: &Directory) -> Result<(), DiskError> {
-    for (name, occupant) in folder.list()? {
-        if occupant == Occupant::Directory {
-            sync_tree(&folder.open_child(&name)?)?;
-        }
-    }
-    folder.sync()
-}
-
-fn create_links(directory: &Directory, links: &LinkChanges) -> Result<(), DiskError> {
-    links.create.iter().try_for_each(|name| directory.link(name, &target_of(name)))
-}
-
-fn settle_links(directory: &Directory, links: &LinkChanges) -> Result<(), DiskError> {
-    for name in &links.discard {
-        directory.release(name)?;
-    }
-    for (name, is_directory) in &links.replace {
-        directory.release(NEXT_LINK.as_ref())?;
-        directory.link(NEXT_LINK.as_ref(), &target_of(name))?;
-        if *is_directory {
-            directory.exchange(NEXT_LINK.as_ref(), name)?;
-            // What another writer left may be open: its readers were promised no grace, and get
-            // the whole of what they opened.
-            directory.release(NEXT_LINK.as_ref())?;
-        } else {
-            directory.rename(NEXT_LINK.as_ref(), name)?;
-        }
-    }
-    Ok(())
-}
-
-type Visit<'a> = dyn FnMut(&Directory, &OsStr) -> Result<(), DiskError> + 'a;
-
-/// Visits every file of a generation, whatever becomes of the others; the first failure is told.
-fn each_file(
-    directory: &Directory,
-    generation: &Generation,
-    visit: &mut Visit<'_>,
-) -> Result<(), DiskError> {
-    match directory.find_child(generation.as_str().as_ref())? {
-        Some(root) => each_file_below(&root, visit),
-        None => Ok(()),
-    }
-}
-
-fn each_file_below(folder: &Directory, visit: &mut Visit<'_>) -> Result<(), DiskError> {
-    let mut outcome = Ok(());
-    for (name, occupant) in folder.list()? {
-        let visited = match occupant {
-            Occupant::File => visit(folder, &name),
-            Occupant::Directory => {
-                folder.open_child(&name).and_then(|child| each_file_below(&child, visit))
-            }
-            Occupant::Link(_) => Ok(()),
-        };
-        outcome = outcome.and(visited);
-    }
-    outcome
-}
-
-fn bytes_of(content: &[u8]) -> u64 {
-    u64::try_from(content.len()).unwrap_or(u64::MAX)
-}
+/// The note of the publisher beside the files. Readers of the layout skip such names.
+const MARKER: &str = "..lanyard.json";
+/// The name under which the next [`MARKER`] is made.
+const NEXT_MARKER: &str = "..lanyard.json_tmp";
+/// No note is longer, in bytes: nothing planted in its place fills our memory.
+const LONGEST_MARKER: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,390 @@
+//! Publishes volumes for the kubelet and keeps them fresh.
+//!
+//! What concerns one target happens one after the other, different targets go on at the same time.
+//! Work that was begun is finished though the caller goes away, so that no deadline leaves half a
+//! volume; only who still waits for the provider is let go, when the volume is taken away meanwhile.
+//!
+//! A volume is filled before it is mounted, where the kernel can (Linux 5.2): a process that is
+//! killed at any moment leaves either nothing at the target or a whole volume.
+
+mod contents;
+mod decide;
+mod disk;
+mod failure;
+mod keep;
+mod lane;
+mod mounted;
+mod place;
+mod recover;
+mod source;
+mod state;
+mod tell;
+mod withdraw;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lanyard_clock::SharedClock;
+use lanyard_vocabulary::OutcomeCode;
+use tracing::Instrument;
+
+pub use failure::PublishFailure;
+pub use keep::Refreshed;
+pub use recover::Recovered;
+pub use state::VolumeState;
+
+use crate::classes::ClassSource;
+use crate::error::PublishError;
+use crate::fuse::Fuse;
+use crate::order::MountOrder;
+use crate::provider::{Provider, Urgency};
+use crate::reporter::Reporter;
+use crate::rotation::{IntervalBounds, PollInterval, RotatingVolume, Volumes};
+use crate::step::Step;
+use decide::Plan;
+use disk::{Desk, Survey};
+use lane::{Lanes, Turn};
+use mounted::Mounted;
+use place::Place;
+use tell::Failures;
+
+/// Publishes volumes. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Publisher {
+    engine: Arc<Engine>,
+}
+
+/// What a publisher is told once.
+#[derive(Debug, Clone)]
+pub struct PublisherSettings {
+    /// The kubelet's directory: every target lies below it.
+    pub kubelet_dir: PathBuf,
+    /// The name of the CSI driver. Volumes of another driver are taken over only where the kubelet
+    /// orders them from this one.
+    pub driver_name: String,
+    /// How often a volume is looked at whose class does not say it; nothing where the node does
+    /// not rotate.
+    pub interval: Option<PollInterval>,
+    /// Between which intervals a class may choose.
+    pub interval_bounds: IntervalBounds,
+    /// How long a provider may take. The kubelet gives up after two minutes, and then knows only
+    /// that time passed; so this is shorter.
+    pub fill_deadline: Duration,
+    /// How long the first report of a volume is waited for, before the pod may start without it.
+    pub report_deadline: Duration,
+    /// How many bytes the files of one volume may have together.
+    pub content_limit: u64,
+    /// Whether a volume is filled before it is mounted, where the kernel can.
+    pub staged_mounts: bool,
+    /// Where the process shall kill itself.
+    #[cfg(feature = "crash-points")]
+    pub crash_at: Option<crate::CrashPoint>,
+}
+
+impl PublisherSettings {
+    /// The settings of a node whose kubelet lives in `kubelet_dir`.
+    pub fn new(kubelet_dir: impl Into<PathBuf>, driver_name: impl Into<String>) -> Self {
+        Self {
+            kubelet_dir: kubelet_dir.into(),
+            driver_name: driver_name.into(),
+            interval: Some(PollInterval::DEFAULT),
+            interval_bounds: IntervalBounds::default(),
+            fill_deadline: Duration::from_secs(100),
+            report_deadline: Duration::from_secs(5),
+            content_limit: 32 * 1024 * 1024,
+            staged_mounts: true,
+            #[cfg(feature = "crash-points")]
+            crash_at: None,
+        }
+    }
+}
+
+/// What a publisher works with.
+#[derive(Debug, Clone)]
+pub struct PublisherParts {
+    /// Where classes are found.
+    pub classes: Arc<dyn ClassSource>,
+    /// Who fills volumes.
+    pub provider: Arc<dyn Provider>,
+    /// Who is told what became of them.
+    pub reporter: Arc<dyn Reporter>,
+    /// Time.
+    pub clock: SharedClock,
+}
+
+impl Publisher {
+    /// A publisher that knows no volume yet; see [`Publisher::recover`].
+    pub fn new(settings: PublisherSettings, parts: PublisherParts) -> Self {
+        #[cfg(feature = "crash-points")]
+        let fuse = Fuse::killing_at(settings.crash_at.clone());
+        #[cfg(not(feature = "crash-points"))]
+        let fuse = Fuse::default();
+        let desk = Desk {
+            clock: Arc::clone(&parts.clock),
+            fuse,
+            driver: settings.driver_name.clone(),
+            content_limit: settings.content_limit,
+            staged: settings.staged_mounts,
+        };
+        let engine = Engine {
+            settings,
+            parts,
+            desk,
+            lanes: Lanes::default(),
+            failures: Failures::default(),
+        };
+        Self { engine: Arc::new(engine) }
+    }
+
+    /// Finds the volumes that an earlier process left mounted, and goes on with them. To be called
+    /// once, before the kubelet is served.
+    ///
+    /// # Errors
+    ///
+    /// Where the table of mounts cannot be read. A volume that cannot be is told in the answer and
+    /// looked at again when the kubelet asks for it.
+    pub async fn recover(&self) -> Result<Recovered, PublishFailure> {
+        self.engine.recover().await
+    }
+
+    /// Makes the volume of an order be there, whole.
+    ///
+    /// Where it is mounted and whole already it stays so whatever becomes of its rotation: what is
+    /// wrong with that is told by notice, status and [`Publisher::volumes`], never to the kubelet,
+    /// which would tear the volume down under a running pod.
+    ///
+    /// # Errors
+    ///
+    /// Only where the volume is not there, or not whole.
+    ///
+    /// # Cancel safety
+    ///
+    /// What was begun is finished. Who is dropped while another works on the same target has no
+    /// effect.
+    pub async fn publish(&self, order: MountOrder) -> Result<(), PublishFailure> {
+        let engine = Arc::clone(&self.engine);
+        let turn = engine.lanes.turn(&order.target).await;
+        let work = async move {
+            let (pod, class) = (order.pod.clone(), order.class_name.clone());
+            let published = engine.publish(turn, order).await;
+            engine.desk.fuse.reach(Step::Answer);
+            published.map_err(|failure| failure.of_pod(&pod, &class))
+        };
+        finish(work).await
+    }
+
+    /// Takes the volume at `target` away. A volume that was never there, or that is there only in
+    /// part, is fine.
+    ///
+    /// # Errors
+    ///
+    /// Where something of it could not be removed; always `INTERNAL`, and to be tried again.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Publisher::publish`].
+    pub async fn unpublish(&self, volume_id: &str, target: &Path) -> Result<(), PublishFailure> {
+        let engine = Arc::clone(&self.engine);
+        let leaving = engine.lanes.leave(target);
+        let turn = engine.lanes.turn(target).await;
+        let (volume_id, target) = (volume_id.to_owned(), target.to_owned());
+        let work = async move {
+            let withdrawn = engine.withdraw(turn, &volume_id, &target).await;
+            drop(leaving);
+            engine.desk.fuse.reach(Step::Answer);
+            withdrawn
+        };
+        finish(work).await
+    }
+
+    /// Asks the source of a mounted volume again, whether it is time or not.
+    ///
+    /// # Errors
+    ///
+    /// What the volume could not be refreshed for. It is told already, and the volume is as it was.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Publisher::publish`].
+    pub async fn refresh(
+        &self,
+        target: &Path,
+        urgency: Urgency,
+    ) -> Result<Refreshed, PublishFailure> {
+        let engine = Arc::clone(&self.engine);
+        let turn = engine.lanes.turn(target).await;
+        finish(async move { engine.refresh(turn, urgency).await }).await
+    }
+
+    /// What is known about every mounted volume, sorted by target.
+    pub fn states(&self) -> Vec<Arc<VolumeState>> {
+        self.engine.lanes.states()
+    }
+
+    /// What is known about the volume at `target`.
+    pub fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
+        self.engine.lanes.state(target)
+    }
+}
+
+#[async_trait]
+impl Volumes for Publisher {
+    fn volumes(&self) -> Vec<RotatingVolume> {
+        self.states().iter().map(|state| state.rotating()).collect()
+    }
+
+    async fn rotate(&self, target: &Path, urgency: Urgency, looked: Option<Timestamp>) {
+        let engine = Arc::clone(&self.engine);
+        let turn = engine.lanes.turn(target).await;
+        // Whom it concerns is told already.
+        let told = finish(async move { engine.rotate(turn, urgency, looked).await }).await;
+        tracing::debug!(target_path = %target.display(), ?told, "rotated by itself");
+    }
+
+    async fn scrub(&self, target: &Path) -> Result<Option<Timestamp>, PublishError> {
+        let engine = Arc::clone(&self.engine);
+        let turn = engine.lanes.turn(target).await;
+        let work = async move { engine.scrub(turn).await };
+        tokio::spawn(work.in_current_span()).await.unwrap_or(Ok(None))
+    }
+}
+
+#[derive(Debug)]
+struct Engine {
+    settings: PublisherSettings,
+    parts: PublisherParts,
+    desk: Desk,
+    lanes: Lanes,
+    failures: Failures,
+}
+
+impl Engine {
+    async fn publish(&self, mut turn: Turn, order: MountOrder) -> Result<(), PublishFailure> {
+        let place = self.place(&order.target)?;
+        if self.is_intact(&mut turn).await? {
+            self.keep(&mut turn, order).await;
+            return Ok(());
+        }
+        let Survey { plan, found } = self.survey(&place).await?;
+        match plan {
+            Plan::Refuse(obstacle) => Err(PublishFailure::of_obstacle(obstacle, place.path())),
+            Plan::Keep { .. } => {
+                let desk = self.desk.clone();
+                let known = order.clone();
+                let take = move || found.and_then(|it| it.into_mounted(&desk, place, Some(known)));
+                *turn.mounted() = blocking(take).await?;
+                self.keep(&mut turn, order).await;
+                Ok(())
+            }
+            Plan::Complete => self.complete(&mut turn, (place, found), order).await,
+            Plan::Mount | Plan::Uncover => self.mount(&mut turn, place, order).await,
+        }
+    }
+
+    /// Fills a volume and mounts it.
+    async fn mount(
+        &self,
+        turn: &mut Turn,
+        place: Place,
+        order: MountOrder,
+    ) -> Result<(), PublishFailure> {
+        let mounted = match self.fetch(turn.left(), &order, Urgency::Mount, &[]).await {
+            Ok(supply) => {
+                let (desk, order) = (self.desk.clone(), order.clone());
+                blocking(move || disk::mount(&desk, place, order, supply)).await?
+            }
+            Err(failure) => Err(failure),
+        };
+        let mounted = mounted.inspect_err(|failure| self.tell_failure(&order, failure))?;
+        *turn.mounted() = Some(mounted);
+        self.report_first(turn).await;
+        Ok(())
+    }
+
+    /// Fills a volume that is mounted already, in which nothing of ours is to be read yet.
+    async fn complete(
+        &self,
+        turn: &mut Turn,
+        (place, found): (Place, Option<disk::Found>),
+        order: MountOrder,
+    ) -> Result<(), PublishFailure> {
+        let mounted = match self.fetch(turn.left(), &order, Urgency::Mount, &[]).await {
+            Ok(supply) => {
+                let (desk, order) = (self.desk.clone(), order.clone());
+                blocking(move || {
+                    let lost = || PublishFailure::new(OutcomeCode::FailedToMount, "it went away");
+                    let found = found.ok_or_else(lost)?;
+                    let mut mounted =
+                        found.into_mounted(&desk, place, Some(order)).ok_or_else(lost)?;
+                    disk::refill(&desk, &mut mounted, supply)?;
+                    Ok(mounted)
+                })
+                .await?
+            }
+            Err(failure) => Err(failure),
+        };
+        let mounted = mounted
+            .map_err(PublishFailure::not_final)
+            .inspect_err(|failure| self.tell_failure(&order, failure))?;
+        *turn.mounted() = Some(mounted);
+        self.report_first(turn).await;
+        Ok(())
+    }
+
+    /// Whether the volume of this lane is as it was left. One that is not is forgotten: what
+    /// stands at its place now has to be looked at.
+    async fn is_intact(&self, turn: &mut Turn) -> Result<bool, PublishFailure> {
+        let Some(mounted) = turn.mounted().take() else { return Ok(false) };
+        let look = move || mounted.is_intact().then_some(mounted);
+        let intact: Option<Mounted> = blocking(look).await?;
+        *turn.mounted() = intact;
+        Ok(turn.mounted().is_some())
+    }
+
+    async fn survey(&self, place: &Place) -> Result<Survey, PublishFailure> {
+        let (desk, place) = (self.desk.clone(), place.clone());
+        blocking(move || disk::survey(&desk, &place)).await?
+    }
+
+    fn place(&self, target: &Path) -> Result<Place, PublishFailure> {
+        Place::parse(&self.settings.kubelet_dir, target).ok_or_else(|| {
+            let message = format!(
+                "target path {} is not one below the kubelet's directory {}, in its shortest form",
+                target.display(),
+                self.settings.kubelet_dir.display()
+            );
+            PublishFailure::new(OutcomeCode::InvalidRequest, message)
+        })
+    }
+}
+
+/// Sees work through to its end, whatever becomes of the caller.
+async fn finish<T: Send + 'static>(
+    work: impl Future<Output = Result<T, PublishFailure>> + Send + 'static,
+) -> Result<T, PublishFailure> {
+    tokio::spawn(work.in_current_span()).await.unwrap_or_else(|error| Err(broken(&error)))
+}
+
+/// Runs what blocks beside the threads that serve.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, PublishFailure> {
+    let span = tracing::Span::current();
+    tokio::task::spawn_blocking(move || span.in_scope(work)).await.map_err(|error| broken(&error))
+}
+
+fn broken(error: &tokio::task::JoinError) -> PublishFailure {
+    // The payload of a panic may hold anything; it is not repeated.
+    let what = if error.is_panic() { "broke off" } else { "was stopped" };
+    let message = format!("the work on the volume {what} inside the node plugin");
+    PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message)
+        .told_as(tonic::Code::Internal)
+}

@@ -1,0 +1,133 @@
+//! What a provider gave, judged beside what is mounted.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use lanyard_vocabulary::OutcomeCode;
+
+use super::failure::{PublishFailure, chain};
+use super::mounted::Mounted;
+use crate::guard::{Judgement, OlderCredential, judge, keep_mounted};
+use crate::marker::{Marker, MountedObject};
+use crate::order::MountOrder;
+use crate::provider::{Filling, ObjectVersion, Stamps};
+use crate::rotation::{ClassWishes, OlderVersion, VolumeClock};
+use crate::volume::{Changed, Published, Volume};
+
+/// What a volume is filled with, and what its class wishes.
+#[derive(Debug)]
+pub(super) struct Supply {
+    pub(super) filling: Filling,
+    pub(super) wishes: ClassWishes,
+    /// When the provider was asked: content is as old as the question.
+    pub(super) began: Timestamp,
+}
+
+/// What is noted of a supply once it is written: everything but the content.
+#[derive(Debug)]
+pub(super) struct Contents {
+    objects: Vec<MountedObject>,
+    stale_since: Option<Timestamp>,
+    wishes: ClassWishes,
+    began: Timestamp,
+    accepted: Vec<OlderVersion>,
+    /// Why older credentials were not taken.
+    pub(super) refusal: Option<String>,
+}
+
+impl Supply {
+    /// Splits a first supply, beside which nothing is mounted.
+    pub(super) fn unopposed(self) -> (Filling, Contents) {
+        self.judged(Judgement::default())
+    }
+
+    /// Keeps credentials from going back in time.
+    ///
+    /// # Errors
+    ///
+    /// Where what is mounted of an object cannot be kept beside the rest.
+    pub(super) fn beside(
+        mut self,
+        mounted: &Mounted,
+    ) -> Result<(Filling, Contents), PublishFailure> {
+        let stamps: BTreeMap<String, Stamps> = mounted.marker.stamps();
+        let versions: Vec<ObjectVersion> = mounted.marker.versions();
+        let accepts = |older: &OlderVersion| mounted.clock.may_accept(older, &self.wishes);
+        let judgement = judge(&versions, &stamps, &self.filling, accepts);
+        let load = |path: &_| Volume::load_file(&mounted.volume, path);
+        keep_mounted(&mut self.filling, &judgement.refused, &stamps, load).map_err(|error| {
+            let reasons: Vec<_> = judgement.refused.iter().map(ToString::to_string).collect();
+            let message = format!("{}: {}", reasons.join("; "), chain(&error));
+            PublishFailure::new(OutcomeCode::CredentialOlder, message)
+        })?;
+        for accepted in &judgement.accepted {
+            tracing::info!(
+                pod = %mounted.marker.pod,
+                older = %accepted.name(),
+                mounted = accepted.mounted,
+                "an older credential is taken because its class says so"
+            );
+        }
+        Ok(self.judged(judgement))
+    }
+
+    fn judged(self, judgement: Judgement) -> (Filling, Contents) {
+        let Self { filling, wishes, began } = self;
+        let stamps =
+            |version: &ObjectVersion| filling.stamps.get(&version.id).copied().unwrap_or_default();
+        let object = |version: &ObjectVersion| MountedObject {
+            version: version.clone(),
+            stamps: stamps(version),
+        };
+        let mut objects: Vec<_> = filling.versions.iter().map(object).collect();
+        objects.sort_by(|one, other| one.version.cmp(&other.version));
+        let refusals = judgement.refused.iter().map(|older| {
+            format!("{}: {older}; hint: {}", OutcomeCode::CredentialOlder, older.hint())
+        });
+        let refusals: Vec<_> = refusals.collect();
+        let contents = Contents {
+            objects,
+            stale_since: filling.stale_since,
+            wishes,
+            began,
+            accepted: judgement.accepted.iter().map(OlderCredential::name).collect(),
+            refusal: (!refusals.is_empty()).then(|| refusals.join("\n")),
+        };
+        (filling, contents)
+    }
+}
+
+impl Contents {
+    /// Notes that a volume holds this now.
+    pub(super) fn note(
+        self,
+        order: &MountOrder,
+        published: &Published,
+        marker: &mut Marker,
+        clock: &mut VolumeClock,
+    ) {
+        let Self { objects, stale_since, wishes, began, accepted, refusal } = self;
+        if stale_since.is_some() {
+            // Content is there, but the source was not read.
+            clock.failed(began, lanyard_keyvault::RetryClass::Transient);
+        } else {
+            clock.succeeded(began, &wishes, accepted);
+        }
+        let trouble = match (stale_since, refusal) {
+            (Some(_), _) => Some(OutcomeCode::ServedStale),
+            (None, Some(_)) => Some(OutcomeCode::CredentialOlder),
+            (None, None) => None,
+        };
+        marker.set_trouble(trouble, stale_since.unwrap_or(began));
+        let is_new = published.changed == Changed::Content;
+        *marker = Marker {
+            generation: published.generation.as_str().to_owned(),
+            objects,
+            changed: if is_new { began } else { marker.changed },
+            check: clock.record().cloned(),
+            trouble: marker.trouble,
+            stale_since,
+            ..Marker::blank(order, began)
+        };
+    }
+}

@@ -1,0 +1,178 @@
+//! A mounted volume, as this process knows it.
+
+use jiff::Timestamp;
+use lanyard_keyvault::Proofs;
+use lanyard_vocabulary::{Hop, OutcomeCode};
+
+use super::failure::PublishFailure;
+use super::place::{MountId, Place};
+use super::state::VolumeState;
+use crate::generation::Generation;
+use crate::marker::{Marker, MountedObject, Trouble};
+use crate::order::MountOrder;
+use crate::provider::{ObjectVersion, Stamps};
+use crate::reporter::{ObjectFacts, VolumeFacts, VolumeReport};
+use crate::rotation::VolumeClock;
+use crate::volume::Volume;
+
+/// A mounted volume.
+#[derive(Debug)]
+pub(super) struct Mounted {
+    pub(super) place: Place,
+    pub(super) id: MountId,
+    pub(super) volume: Volume,
+    pub(super) marker: Marker,
+    /// The generation that readers see, whether the marker certifies it or not.
+    pub(super) shown: String,
+    /// What the kubelet asked for last, or what the marker says that it asked an earlier process
+    /// for; then without any proof.
+    pub(super) order: MountOrder,
+    pub(super) ordered: bool,
+    pub(super) clock: VolumeClock,
+    /// Whether the pod status may say something else.
+    pub(super) report_pending: bool,
+    pub(super) report_failed: bool,
+}
+
+impl Mounted {
+    /// A volume that this process has filled, or found as another left it.
+    pub(super) fn new(
+        place: Place,
+        id: MountId,
+        volume: Volume,
+        marker: Marker,
+        order: Option<MountOrder>,
+    ) -> Self {
+        let shown = marker.generation.clone();
+        let ordered = order.is_some();
+        let order = order.unwrap_or_else(|| marker.order(&place));
+        Self {
+            place,
+            id,
+            volume,
+            marker,
+            shown,
+            order,
+            ordered,
+            clock: VolumeClock::default(),
+            report_pending: true,
+            report_failed: false,
+        }
+    }
+
+    /// Whether the mount is the one that was looked at, and shows what it showed then. A few calls of the system, none of which reads content.
+    pub(super) fn is_intact(&self) -> bool {
+        self.place.mount_id().is_ok_and(|id| id == Some(self.id))
+            && self.volume.shows(&self.shown).unwrap_or(false)
+    }
+
+    /// Whether the marker says what readers see.
+    pub(super) fn is_certified(&self) -> bool {
+        !self.marker.generation.is_empty()
+    }
+
+    /// Takes a new order for the volume. One for something else makes it due at once.
+    pub(super) fn take_order(&mut self, order: MountOrder) {
+        if self.order.class_name != order.class_name
+            || self.order.attributes != order.attributes
+            || self.order.group != order.group
+        {
+            self.clock = VolumeClock::default();
+        }
+        self.order = order;
+        self.ordered = true;
+    }
+
+    pub(super) fn state(&self) -> VolumeState {
+        let Marker { volume_id, pod, class_name, objects, .. } = self.marker.clone();
+        let generation = self.shown.parse::<Generation>();
+        VolumeState {
+            volume_id,
+            target: self.place.path().to_owned(),
+            pod,
+            class_name,
+            generation: generation.map_or(0, |generation| generation.number()),
+            objects,
+            changed: self.marker.changed,
+            clock: self.clock.clone(),
+            trouble: self.marker.trouble,
+            stale_since: self.marker.stale_since,
+            proofs: self.ordered.then(|| self.order.proofs.clone()),
+        }
+    }
+
+    pub(super) fn report(&self) -> VolumeReport {
+        let trouble = self.marker.trouble;
+        VolumeReport {
+            pod: self.marker.pod.clone(),
+            class_name: self.marker.class_name.clone(),
+            target: self.place.path().to_owned(),
+            objects: self.marker.versions(),
+            facts: VolumeFacts {
+                last_good_hop: last_good_hop(trouble).map(|hop| hop.name().to_owned()),
+                outcome: trouble.map(|trouble| trouble.code.name().to_owned()),
+                since: trouble.map(|trouble| trouble.since),
+                objects: self.marker.objects.iter().map(facts_of).collect(),
+            },
+        }
+    }
+
+    /// The source could not be read, or what it gave was not taken. Says whether that is news.
+    pub(super) fn failed(&mut self, failure: &PublishFailure, began: Timestamp) -> bool {
+        self.clock.failed(began, failure.retry);
+        self.marker.set_trouble(Some(failure.code), began)
+    }
+}
+
+impl Marker {
+    /// A marker that certifies nothing: of a volume that is being made or taken over.
+    pub(super) fn blank(order: &MountOrder, now: Timestamp) -> Self {
+        Self {
+            generation: String::new(),
+            volume_id: order.volume_id.clone(),
+            pod: order.pod.clone(),
+            class_name: order.class_name.clone(),
+            attributes: order.attributes.clone(),
+            group: order.group,
+            objects: Vec::new(),
+            changed: now,
+            check: None,
+            trouble: None,
+            stale_since: None,
+        }
+    }
+
+    /// Says what is wrong; since when, if it is news. Gives whether it is.
+    pub(super) fn set_trouble(&mut self, code: Option<OutcomeCode>, now: Timestamp) -> bool {
+        let is_news = self.trouble.map(|trouble| trouble.code) != code;
+        if is_news {
+            self.trouble = code.map(|code| Trouble { code, since: now });
+        }
+        is_news
+    }
+
+    /// What the kubelet asked for, without any proof.
+    fn order(&self, place: &Place) -> MountOrder {
+        MountOrder {
+            volume_id: self.volume_id.clone(),
+            target: place.path().to_owned(),
+            pod: self.pod.clone(),
+            class_name: self.class_name.clone(),
+            attributes: self.attributes.clone(),
+            proofs: Proofs::default(),
+            group: self.group,
+        }
+    }
+}
+
+/// The hop before the one that is in trouble; the file, where none is.
+fn last_good_hop(trouble: Option<Trouble>) -> Option<Hop> {
+    let Some(trouble) = trouble else { return Some(Hop::File) };
+    Hop::ALL.into_iter().take_while(|hop| *hop < trouble.code.hop()).last()
+}
+
+fn facts_of(object: &MountedObject) -> ObjectFacts {
+    let Stamps { not_before, not_after, renew_after, .. } = object.stamps;
+    let ObjectVersion { id, version } = object.version.clone();
+    ObjectFacts { id, version, not_before, not_after, renew_after }
+}

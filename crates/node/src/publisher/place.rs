@@ -1,0 +1,247 @@
+//! The place of a volume below the kubelet's directory, and what is done to it.
+//!
+//! No call follows a symbolic link below the kubelet's directory: what is planted there leads a
+//! privileged process nowhere.
+
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    self, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags,
+};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::directory::{Directory, DiskError, Operation, failure};
+use crate::fuse::Fuse;
+use crate::mount::{MountError, MountOperation};
+use crate::mount_table::MountTable;
+
+/// Where a volume is, or shall be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    kubelet_dir: PathBuf,
+    below: PathBuf,
+    path: PathBuf,
+}
+
+/// What tells one mount from another, for as long as it is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MountId(u64);
+
+/// What stands at a place, seen from outside.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// Nothing.
+    Absent,
+    /// A directory of the file system around it.
+    Directory,
+    /// A symbolic link, or one on the way.
+    Link,
+    /// Something that is no directory.
+    File,
+    /// A mount that cannot be read.
+    Dead,
+    /// A mount.
+    Mounted {
+        /// Its root.
+        root: Directory,
+        /// Which one it is.
+        id: MountId,
+        /// How many lie on one another.
+        layers: usize,
+        /// Whether it is in memory.
+        in_memory: bool,
+    },
+}
+
+impl Place {
+    /// The place that `target` names; nothing where it is not below `kubelet_dir` or not in its
+    /// shortest form.
+    pub(crate) fn parse(kubelet_dir: &Path, target: &Path) -> Option<Self> {
+        let below = target.strip_prefix(kubelet_dir).ok()?;
+        let is_clean = below.components().all(|part| matches!(part, Component::Normal(_)))
+            && target.components().collect::<PathBuf>().as_os_str() == target.as_os_str();
+        let is_some = below.components().next().is_some();
+        (is_clean && is_some).then(|| Self {
+            kubelet_dir: kubelet_dir.to_owned(),
+            below: below.to_owned(),
+            path: target.to_owned(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The mount that is seen at the place, if one is. Two calls of the system.
+    pub(crate) fn mount_id(&self) -> Result<Option<MountId>, DiskError> {
+        match self.open(OFlags::PATH | OFlags::DIRECTORY) {
+            Ok(handle) => self.mount_of(&handle),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
+            Err(errno) => Err(self.failure(Operation::Open, errno)),
+        }
+    }
+
+    fn mount_of(&self, handle: &OwnedFd) -> Result<Option<MountId>, DiskError> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
+        let stat = fs::statx(handle, c"", flags, StatxFlags::MNT_ID)
+            .map_err(|errno| self.failure(Operation::Read, errno))?;
+        let is_root = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
+        Ok(is_root.then_some(MountId(stat.stx_mnt_id)))
+    }
+
+    /// What stands at the place.
+    pub(crate) fn standing(&self, fuse: &Fuse) -> Result<Standing, DiskError> {
+        match self.look(fuse) {
+            Err(error) if is_death(&error) && self.layers()? > 0 => Ok(Standing::Dead),
+            looked => looked,
+        }
+    }
+
+    fn look(&self, fuse: &Fuse) -> Result<Standing, DiskError> {
+        let handle = match self.open(OFlags::PATH) {
+            Ok(handle) => handle,
+            Err(Errno::NOENT) => return Ok(Standing::Absent),
+            Err(Errno::LOOP) => return Ok(Standing::Link),
+            Err(Errno::NOTDIR) => return Ok(Standing::File),
+            Err(errno) => return Err(self.failure(Operation::Open, errno)),
+        };
+        let stat = fs::fstat(&handle).map_err(|errno| self.failure(Operation::Read, errno))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {}
+            FileType::Symlink => return Ok(Standing::Link),
+            _ => return Ok(Standing::File),
+        }
+        let Some(id) = self.mount_of(&handle)? else { return Ok(Standing::Directory) };
+        let kind = fs::fstatfs(&handle).map_err(|errno| self.failure(Operation::Read, errno))?;
+        let root = self
+            .open(OFlags::RDONLY | OFlags::DIRECTORY)
+            .map(|file| Directory::of(file, &self.path, fuse.clone()))
+            .map_err(|errno| self.failure(Operation::Open, errno))?;
+        root.list()?;
+        let in_memory = kind.f_type == crate::mount::TMPFS_MAGIC;
+        Ok(Standing::Mounted { root, id, layers: self.layers()?.max(1), in_memory })
+    }
+
+    /// Makes the directory and those above it that are missing, and opens it.
+    pub(crate) fn make(&self) -> Result<OwnedFd, DiskError> {
+        let mut folder = self.root().map_err(|errno| self.failure(Operation::Open, errno))?;
+        for part in self.below.components() {
+            let name: &Path = part.as_ref();
+            match fs::mkdirat(&folder, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(self.failure(Operation::Create, errno)),
+            }
+            let flags = OFlags::PATH | OFlags::DIRECTORY | SAFE;
+            folder = fs::openat2(&folder, name, flags, Mode::empty(), WITHIN)
+                .map_err(|errno| self.failure(Operation::Open, errno))?;
+        }
+        Ok(folder)
+    }
+
+    /// Takes the topmost mount away; whoever has it open reads on.
+    pub(crate) fn unmount_layer(&self) -> Result<(), MountError> {
+        match unmount(&self.path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH) {
+            Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
+            Err(errno) => Err(MountError::Call {
+                operation: MountOperation::Unmount,
+                dir: self.path.clone(),
+                source: errno.into(),
+            }),
+        }
+    }
+
+    /// The directory at the place, if there is one.
+    pub(crate) fn open_directory(&self, fuse: &Fuse) -> Result<Option<Directory>, DiskError> {
+        match self.open(OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(file) => Ok(Some(Directory::of(file, &self.path, fuse.clone()))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(self.failure(Operation::Open, errno)),
+        }
+    }
+
+    /// Removes the directory unless something is in it; one that is gone is fine.
+    pub(crate) fn remove_if_empty(&self) -> Result<(), DiskError> {
+        let removed = || {
+            let root = self.root()?;
+            let name = self.below.file_name().ok_or(Errno::INVAL)?;
+            let above = self.below.parent().filter(|above| !above.as_os_str().is_empty());
+            let flags = OFlags::PATH | OFlags::DIRECTORY | SAFE;
+            let folder = match above {
+                Some(above) => fs::openat2(&root, above, flags, Mode::empty(), WITHIN)?,
+                None => root,
+            };
+            fs::unlinkat(&folder, name, AtFlags::REMOVEDIR)
+        };
+        match removed() {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::NOTEMPTY) => {
+                let target = self.path.display();
+                tracing::warn!(%target, "the directory holds what is not ours, and stays");
+                Ok(())
+            }
+            Err(errno) => Err(self.failure(Operation::Remove, errno)),
+        }
+    }
+
+    fn layers(&self) -> Result<usize, DiskError> {
+        // The table knows no link on the way to the kubelet's directory.
+        let path = match std::fs::canonicalize(&self.kubelet_dir) {
+            Ok(dir) => dir.join(&self.below),
+            Err(_) => self.path.clone(),
+        };
+        Ok(MountTable::load()?.layers(&path))
+    }
+
+    fn root(&self) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        fs::open(&self.kubelet_dir, flags, Mode::empty())
+    }
+
+    fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        fs::openat2(self.root()?, &self.below, flags | SAFE, Mode::empty(), WITHIN)
+    }
+
+    fn failure(&self, operation: Operation, errno: Errno) -> DiskError {
+        failure(operation, &self.path, errno)
+    }
+}
+
+/// Whether a failure is that of a file system that nobody serves any more.
+fn is_death(error: &DiskError) -> bool {
+    [Errno::NOTCONN, Errno::STALE, Errno::IO, Errno::HOSTDOWN, Errno::CONNABORTED, Errno::TIMEDOUT]
+        .iter()
+        .any(|errno| error.source.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+const SAFE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS);
+
+/// As the kubelet makes the directories above.
+const DIRECTORY_MODE: u32 = 0o750;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clean_path_below_the_directory_of_the_kubelet_is_a_place() {
+        let parse = |target: &str| Place::parse(Path::new("/var/lib/kubelet"), Path::new(target));
+        assert!(parse("/var/lib/kubelet/pods/a/volumes/kubernetes.io~csi/v/mount").is_some());
+        for target in [
+            "/var/lib/kubelet",
+            "/var/lib/kubelet/",
+            "/var/lib/kubelet/pods/../../../etc",
+            "/var/lib/kubelet/./pods",
+            "/var/lib/kubelet//pods",
+            "/var/lib/kubelet/pods/",
+            "/var/lib/kubelets/pods",
+            "/etc/kubernetes",
+            "pods/a",
+            "",
+        ] {
+            assert!(parse(target).is_none(), "{target}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Going on with the volumes of an earlier process.
+
+use std::path::{Path, PathBuf};
+
+use super::decide::Plan;
+use super::disk::{self, Desk};
+use super::failure::{PublishFailure, chain};
+use super::mounted::Mounted;
+use super::place::Place;
+use super::{Engine, blocking};
+use crate::error::PublishError;
+use crate::mount_table::MountTable;
+use lanyard_vocabulary::OutcomeCode;
+
+/// What an earlier process left.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// How many volumes are whole and known.
+    pub volumes: usize,
+    /// Where something is mounted that could not be looked at, and why.
+    pub problems: Vec<(PathBuf, PublishFailure)>,
+}
+
+impl Engine {
+    pub(super) async fn recover(&self) -> Result<Recovered, PublishFailure> {
+        let kubelet_dir = self.settings.kubelet_dir.clone();
+        let points = move || volume_points(&kubelet_dir);
+        let points = blocking(points).await?.map_err(|error| {
+            PublishFailure::of_volume(OutcomeCode::FailedToEnsureMountPoint, &error)
+        })?;
+        let mut recovered = Recovered::default();
+        for point in points {
+            let Some(place) = Place::parse(&self.settings.kubelet_dir, &point) else { continue };
+            let mut turn = self.lanes.turn(&point).await;
+            let desk = self.desk.clone();
+            match blocking(move || take_over(&desk, place)).await? {
+                Ok(Some(mounted)) => {
+                    recovered.volumes = recovered.volumes.saturating_add(1);
+                    *turn.mounted() = Some(mounted);
+                }
+                Ok(None) => {}
+                Err(failure) => {
+                    let error = chain(&failure);
+                    tracing::warn!(target_path = %point.display(), error, "not taken over");
+                    recovered.problems.push((point, failure));
+                }
+            }
+        }
+        tracing::info!(
+            volumes = recovered.volumes,
+            problems = recovered.problems.len(),
+            "looked for the volumes of an earlier process"
+        );
+        Ok(recovered)
+    }
+}
+
+/// The volume at a place, if its marker says that it is one of this driver.
+fn take_over(desk: &Desk, place: Place) -> Result<Option<Mounted>, PublishFailure> {
+    let survey = disk::survey_only(desk, &place)?;
+    let (Plan::Keep { .. }, Some(found)) = (survey.plan, survey.found) else { return Ok(None) };
+    Ok(found.into_mounted(desk, place, None))
+}
+
+/// Where volumes may be mounted, named as the kubelet names them.
+fn volume_points(kubelet_dir: &Path) -> Result<Vec<PathBuf>, PublishError> {
+    // The table knows no link on the way to the kubelet's directory.
+    let real = std::fs::canonicalize(kubelet_dir).unwrap_or_else(|_| kubelet_dir.to_owned());
+    let points = MountTable::load()?.memory_mounts_below(&real);
+    let below = points.iter().filter_map(|point| point.strip_prefix(&real).ok());
+    Ok(below
+        .filter(|below| below.iter().any(|part| part == "kubernetes.io~csi"))
+        .map(|below| kubelet_dir.join(below))
+        .collect())
+}

@@ -1,0 +1,55 @@
+//! What rotation and status know about a mounted volume.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use lanyard_keyvault::{Pod, Proofs};
+
+use crate::marker::{MountedObject, Trouble};
+use crate::rotation::{RotatingVolume, VolumeClock};
+
+/// What is known about a mounted volume. A copy: it does not change under its reader.
+#[derive(Debug, Clone)]
+pub struct VolumeState {
+    /// The id of the volume.
+    pub volume_id: String,
+    /// Where it is mounted.
+    pub target: PathBuf,
+    /// Whose it is.
+    pub pod: Pod,
+    /// Its class, in the pod's namespace.
+    pub class_name: String,
+    /// The number of the generation that readers see.
+    pub generation: u64,
+    /// What it holds, sorted by id.
+    pub objects: Vec<MountedObject>,
+    /// When its content changed last.
+    pub changed: Timestamp,
+    /// When its source was asked, and how that went. It is new where nobody knows what the volume
+    /// holds: it was taken over from another driver, a crash fell into a publish, or the pod asks
+    /// for something else than what is mounted.
+    pub clock: VolumeClock,
+    /// What is wrong with it, while something is.
+    pub trouble: Option<Trouble>,
+    /// Since when the cache of the node answers in the place of the vault, while it does.
+    pub stale_since: Option<Timestamp>,
+    /// What the kubelet brought last; nothing where that was to an earlier process.
+    pub proofs: Option<Proofs>,
+}
+
+impl VolumeState {
+    /// The same for rotation.
+    pub(super) fn rotating(&self) -> RotatingVolume {
+        let stamps = |object: &MountedObject| (object.version.id.clone(), object.stamps);
+        RotatingVolume {
+            volume_id: self.volume_id.clone(),
+            target: self.target.clone(),
+            pod: self.pod.clone(),
+            class_name: self.class_name.clone(),
+            clock: self.clock.clone(),
+            stamps: self.objects.iter().map(stamps).collect(),
+            proofs: self.proofs.clone(),
+            generation: self.generation,
+        }
+    }
+}

@@ -1,0 +1,244 @@
+use std::os::unix::fs::symlink;
+
+use rustix::mount::{MountFlags, mount, mount_bind};
+
+use super::*;
+
+/// What upstream's driver mounts: a tmpfs without options, filled by the atomic writer.
+fn mounted_by_upstream(target: &Path, content: &str) {
+    fs::create_dir_all(target).unwrap();
+    mount("tmpfs", target, "tmpfs", MountFlags::empty(), None::<&std::ffi::CStr>).unwrap();
+    let generation = "..2026_11_20_10_00_00.3285412978";
+    fs::create_dir(target.join(generation)).unwrap();
+    fs::write(target.join(generation).join("cert"), content).unwrap();
+    symlink(generation, target.join("..data")).unwrap();
+    symlink("..data/cert", target.join("cert")).unwrap();
+}
+
+fn empty_tmpfs(target: &Path) {
+    fs::create_dir_all(target).unwrap();
+    mount("tmpfs", target, "tmpfs", MountFlags::empty(), None::<&std::ffi::CStr>).unwrap();
+}
+
+#[tokio::test]
+async fn a_volume_of_upstream_is_adopted_under_the_running_pod() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    mounted_by_upstream(&target, "theirs");
+    // A container holds the mount that it found.
+    let container = node.dir.path().join("container");
+    fs::create_dir(&container).unwrap();
+    mount_bind(&target, &container).unwrap();
+
+    let publisher = node.start();
+    assert_eq!(publisher.recover().await.unwrap().volumes, 0);
+    node.provider.refuses(OutcomeCode::VaultUnavailable);
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(read(&container, "cert"), "theirs");
+    assert_eq!(node.listener.kinds(), [NoticeKind::Failed(OutcomeCode::VaultUnavailable)]);
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(node.provider.times_asked(), 1, "a failure is backed off from");
+
+    node.clock.advance(Duration::from_mins(5));
+    node.provider.gives(&[("cert", "ours")], "v1");
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!((read(&container, "cert").as_str(), node.layers(&target)), ("ours", 1));
+    assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o755);
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table.lines().find(|line| line.contains(target.to_str().unwrap())).unwrap();
+    assert!(line.contains("noexec") && line.contains("size="), "{line}");
+    publisher.unpublish("csi-1", &target).await.unwrap();
+    assert!(!target.exists());
+}
+
+#[tokio::test]
+async fn an_empty_mount_is_filled_and_never_called_a_volume() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    empty_tmpfs(&target);
+    let publisher = node.start();
+    node.provider.refuses(OutcomeCode::ObjectNotFound);
+    let failure = publisher.publish(order(&target)).await.unwrap_err();
+    assert_eq!(failure.grpc, Code::Unavailable, "it is mounted, so it must be unpublished");
+    node.provider.recovers();
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!((node.layers(&target), read(&target, "cert").as_str()), (1, "one"));
+}
+
+#[tokio::test]
+async fn an_empty_mount_above_a_volume_is_removed() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    for _ in 0..3 {
+        empty_tmpfs(&target);
+    }
+    assert_eq!(node.layers(&target), 4);
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!((node.layers(&target), read(&target, "cert").as_str()), (1, "one"));
+    assert_eq!(node.provider.times_asked(), 1);
+}
+
+#[tokio::test]
+async fn every_layer_goes_at_unpublish() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    mounted_by_upstream(&target, "theirs");
+    empty_tmpfs(&target);
+    publisher.unpublish("csi-1", &target).await.unwrap();
+    assert_eq!((node.layers(&target), target.exists()), (0, false));
+}
+
+#[tokio::test]
+async fn a_dead_mount_is_replaced_and_can_be_unpublished() {
+    let Some(node) = Node::new() else { return };
+    let publisher = node.start();
+    for unpublish in [false, true] {
+        let target = node.prepared(if unpublish { "w" } else { "v" });
+        fs::create_dir_all(&target).unwrap();
+        // A file system in user space whose server has died.
+        let server = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&server);
+        let options = format!("fd={number},rootmode=40000,user_id=0,group_id=0");
+        let options = std::ffi::CString::new(options).unwrap();
+        mount("dead", &target, "fuse", MountFlags::empty(), Some(options.as_c_str())).unwrap();
+        drop(server);
+        assert!(fs::read_dir(&target).is_err());
+        if unpublish {
+            publisher.unpublish("csi-1", &target).await.unwrap();
+            assert_eq!((node.layers(&target), target.exists()), (0, false));
+        } else {
+            publisher.publish(order(&target)).await.unwrap();
+            assert_eq!((node.layers(&target), read(&target, "cert").as_str()), (1, "one"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_planted_in_the_place_of_a_volume_is_refused_and_not_followed() {
+    let Some(node) = Node::new() else { return };
+    let publisher = node.start();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("precious"), "kept").unwrap();
+
+    let target = node.prepared("link");
+    symlink(outside.path(), &target).unwrap();
+    let above = node.target("above");
+    let above_parent = above.parent().unwrap();
+    fs::create_dir_all(above_parent.parent().unwrap()).unwrap();
+    symlink(outside.path(), above_parent).unwrap();
+    let file = node.prepared("file");
+    fs::write(&file, "kept").unwrap();
+    let disk = node.prepared("disk");
+    fs::create_dir_all(&disk).unwrap();
+    let other = outside.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("precious"), "kept").unwrap();
+    mount_bind(&other, &disk).unwrap();
+
+    for target in [&target, &above, &file, &disk] {
+        let failure = publisher.publish(order(target)).await.unwrap_err();
+        assert_eq!(failure.grpc, Code::FailedPrecondition, "{}: {failure}", target.display());
+        publisher.unpublish("csi-1", target).await.unwrap();
+    }
+    assert_eq!(read(outside.path(), "precious"), "kept");
+    assert_eq!(read(&other, "precious"), "kept");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 2);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept");
+    assert_eq!(node.layers(&disk), 0);
+    assert_eq!(node.provider.times_asked(), 0);
+}
+
+#[tokio::test]
+async fn targets_outside_the_kubelets_directory_are_refused() {
+    let Some(node) = Node::new() else { return };
+    let publisher = node.start();
+    let root = node.dir.path();
+    for target in [root.to_owned(), root.join("../x"), PathBuf::from("/etc"), "x".into()] {
+        let failure = publisher.publish(order(&target)).await.unwrap_err();
+        assert_eq!(failure.code, OutcomeCode::InvalidRequest, "{}", target.display());
+        assert!(publisher.unpublish("csi-1", &target).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn links_planted_in_a_volume_are_not_followed() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let outside = tempfile::tempdir().unwrap();
+    let precious = outside.path().join("precious");
+    fs::write(&precious, "kept").unwrap();
+    for planted in ["..data", "..lanyard.json", "..lanyard.json_tmp", "..data_tmp", "cert"] {
+        let publisher = node.start();
+        publisher.publish(order(&target)).await.unwrap();
+        let place = target.join(planted);
+        let _absent = fs::remove_file(&place);
+        let to = if planted == "..data" { outside.path() } else { &precious };
+        symlink(to, &place).unwrap();
+        let publisher = node.start();
+        publisher.recover().await.unwrap();
+        node.wait();
+        publisher.publish(order(&target)).await.unwrap();
+        assert_eq!(read(&target, "cert"), "one", "{planted}");
+        publisher.unpublish("csi-1", &target).await.unwrap();
+        assert!(!target.exists(), "{planted}");
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "kept", "{planted}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_on_disk_loses_what_is_ours_and_nothing_else() {
+    let Some(node) = Node::new() else { return };
+    let publisher = node.start();
+    let target = node.prepared("v");
+    fs::create_dir(&target).unwrap();
+    publisher.unpublish("csi-1", &target).await.unwrap();
+    assert!(!target.exists());
+
+    fs::create_dir(&target).unwrap();
+    let generation = target.join("..2026_11_20_10_00_00.1");
+    fs::create_dir(&generation).unwrap();
+    fs::write(generation.join("cert"), "ours").unwrap();
+    symlink("..2026_11_20_10_00_00.1", target.join("..data")).unwrap();
+    symlink("..data/cert", target.join("cert")).unwrap();
+    fs::write(target.join("..lanyard.json"), "{}").unwrap();
+    fs::write(target.join("foreign"), "kept").unwrap();
+    publisher.unpublish("csi-1", &target).await.unwrap();
+    assert_eq!(read(&target, "foreign"), "kept");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn what_is_mounted_inside_a_generation_on_disk_is_not_emptied() {
+    let Some(node) = Node::new() else { return };
+    let publisher = node.start();
+    let target = node.prepared("v");
+    let outside = tempfile::tempdir_in(node.dir.path()).unwrap();
+    fs::write(outside.path().join("precious"), "kept").unwrap();
+    let generation = target.join("..2026_11_20_10_00_00.1");
+    fs::create_dir_all(&generation).unwrap();
+    mount_bind(outside.path(), &generation).unwrap();
+    let failure = publisher.unpublish("csi-1", &target).await.unwrap_err();
+    assert_eq!(failure.grpc, Code::Internal);
+    assert_eq!(read(outside.path(), "precious"), "kept");
+}
+
+#[tokio::test]
+async fn a_kernel_without_detached_mounts_is_served_in_place() {
+    let Some(mut node) = Node::new() else { return };
+    node.staged = false;
+    let target = node.prepared("v");
+    let publisher = node.start();
+    node.provider.gives(&[], "v1");
+    assert!(publisher.publish(order(&target)).await.is_err());
+    assert_eq!(node.layers(&target), 0);
+    node.provider.gives(&[("cert", "one")], "v1");
+    publisher.publish(order(&target)).await.unwrap();
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!((node.layers(&target), node.provider.times_asked()), (1, 2));
+    publisher.unpublish("csi-1", &target).await.unwrap();
+    assert!(!target.exists());
+}

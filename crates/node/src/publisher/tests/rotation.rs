@@ -1,0 +1,175 @@
+use super::*;
+use crate::provider::Stamps;
+
+#[tokio::test]
+async fn a_due_volume_gets_its_new_content_at_the_kubelets_republish() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    node.wait();
+    node.provider.gives(&[("cert", "two")], "v2");
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(read(&target, "cert"), "two");
+    assert_eq!(node.listener.kinds(), [NoticeKind::MountRotationComplete]);
+    let message = node.listener.notices.lock()[0].message.clone();
+    assert!(message.contains("secret/one v2"), "{message}");
+    assert_eq!(node.listener.reports.lock().last().unwrap().objects[0].version, "v2");
+    assert_eq!(*node.provider.urgencies.lock(), [Urgency::Mount, Urgency::Rotation]);
+}
+
+#[tokio::test]
+async fn a_rotation_that_fails_is_masked_told_once_and_heals() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    node.provider.refuses(OutcomeCode::VaultForbidden);
+    for _ in 0..5 {
+        node.wait();
+        publisher.publish(order(&target)).await.unwrap();
+        assert_eq!((read(&target, "cert").as_str(), node.layers(&target)), ("one", 1));
+    }
+    let code = OutcomeCode::VaultForbidden;
+    assert_eq!(node.listener.kinds(), [NoticeKind::Failed(code)]);
+    let trouble = publisher.state(&target).unwrap().trouble.unwrap();
+    let report = node.listener.reports.lock().last().unwrap().clone();
+    assert_eq!(report.facts.outcome.as_deref(), Some("VaultForbidden"));
+    assert_eq!(report.facts.since, Some(trouble.since));
+    assert_eq!(report.facts.last_good_hop.as_deref(), Some("imds-token"));
+    assert_eq!(report.objects[0].version, "v1");
+
+    // The next process knows since when it is wrong, and does not tell it again.
+    let next = node.start();
+    assert_eq!(next.recover().await.unwrap().volumes, 1);
+    assert_eq!(next.state(&target).unwrap().trouble.unwrap(), trouble);
+    node.wait();
+    next.publish(order(&target)).await.unwrap();
+    assert_eq!(node.listener.kinds().len(), 1);
+
+    node.provider.gives(&[("cert", "two")], "v2");
+    node.clock.advance(Duration::from_mins(30));
+    next.publish(order(&target)).await.unwrap();
+    assert_eq!(read(&target, "cert"), "two");
+    let healed = [NoticeKind::MountRotationComplete, NoticeKind::Recovered(code)];
+    assert_eq!(node.listener.kinds()[1..], healed);
+    assert_eq!(node.listener.reports.lock().last().unwrap().facts.outcome, None);
+}
+
+#[tokio::test]
+async fn rotation_goes_on_without_the_kubelet_where_no_proof_is_needed() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    node.start().publish(order(&target)).await.unwrap();
+    let publisher = node.start();
+    publisher.recover().await.unwrap();
+    node.provider.gives(&[("cert", "two")], "v2");
+    let refreshed = publisher.refresh(&target, Urgency::Rotation).await.unwrap();
+    assert_eq!((refreshed, read(&target, "cert").as_str()), (Refreshed::Changed, "two"));
+    let refreshed = publisher.refresh(&target, Urgency::Refresh).await.unwrap();
+    assert_eq!(refreshed, Refreshed::Unchanged);
+
+    node.provider.refuses(OutcomeCode::TokenNotFound);
+    let next = node.start();
+    next.recover().await.unwrap();
+    let refreshed = next.refresh(&target, Urgency::Rotation).await.unwrap();
+    assert_eq!(refreshed, Refreshed::AwaitsOrder);
+    assert_eq!(next.state(&target).unwrap().trouble, None);
+    let gone = node.target("other");
+    assert_eq!(next.refresh(&gone, Urgency::Rotation).await.unwrap(), Refreshed::Gone);
+}
+
+#[tokio::test]
+async fn a_rotation_by_ourselves_is_left_out_if_the_kubelet_was_quicker() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    let looked = publisher.volumes()[0].clock.looked();
+    node.wait();
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(node.provider.times_asked(), 2);
+    publisher.rotate(&target, Urgency::Rotation, looked).await;
+    assert_eq!(node.provider.times_asked(), 2);
+    let looked = publisher.volumes()[0].clock.looked();
+    publisher.rotate(&target, Urgency::Rotation, looked).await;
+    assert_eq!(node.provider.times_asked(), 3);
+}
+
+#[tokio::test]
+async fn an_older_credential_is_refused_and_the_mounted_one_stays() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    let stamps = |second| Stamps {
+        not_before: Some(Timestamp::from_second(second).unwrap()),
+        is_credential: true,
+        ..Stamps::default()
+    };
+    node.provider.stamps(stamps(2_000));
+    publisher.publish(order(&target)).await.unwrap();
+    node.provider.gives(&[("cert", "old")], "v0");
+    node.provider.stamps(stamps(1_000));
+    for _ in 0..3 {
+        node.wait();
+        publisher.publish(order(&target)).await.unwrap();
+    }
+    assert_eq!(read(&target, "cert"), "one");
+    assert_eq!(node.listener.kinds(), [NoticeKind::Failed(OutcomeCode::CredentialOlder)]);
+    let report = node.listener.reports.lock().last().unwrap().clone();
+    assert_eq!(report.facts.outcome.as_deref(), Some("CredentialOlder"));
+    assert_eq!(report.objects[0].version, "v1");
+}
+
+#[tokio::test]
+async fn content_from_the_cache_is_mounted_and_loudly_called_stale() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    let since = node.clock.now();
+    node.provider.stale_since(Some(since));
+    publisher.publish(order(&target)).await.unwrap();
+    let code = OutcomeCode::ServedStale;
+    assert_eq!(node.listener.kinds(), [NoticeKind::Failed(code)]);
+    let state = publisher.state(&target).unwrap();
+    assert_eq!((state.clock.checked(), state.stale_since), (None, Some(since)));
+    node.wait();
+    node.provider.stale_since(None);
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(node.listener.kinds().last(), Some(&NoticeKind::Recovered(code)));
+    assert!(publisher.state(&target).unwrap().clock.checked().is_some());
+}
+
+#[tokio::test]
+async fn retired_content_is_scrubbed_after_its_grace() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    let retired = fs::canonicalize(target.join("cert")).unwrap();
+    node.wait();
+    node.provider.gives(&[("cert", "two")], "v2");
+    publisher.publish(order(&target)).await.unwrap();
+    let next = publisher.scrub(&target).await.unwrap();
+    assert!(next.is_some() && fs::read(&retired).unwrap() == b"one");
+    node.wait();
+    assert_eq!(publisher.scrub(&target).await.unwrap(), None);
+    assert_eq!(fs::read(&retired).unwrap(), b"");
+    assert_eq!(publisher.scrub(&node.target("other")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn where_the_node_does_not_rotate_only_what_is_unknown_is_asked_for() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let mut settings = PublisherSettings::new(node.dir.path(), fixture::DRIVER);
+    settings.interval = None;
+    let publisher = node.start_with(settings);
+    publisher.publish(order(&target)).await.unwrap();
+    node.clock.advance(Duration::from_hours(24));
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(node.provider.times_asked(), 1);
+    let other = BTreeMap::from([("more".to_owned(), "1".to_owned())]);
+    publisher.publish(MountOrder { attributes: other, ..order(&target) }).await.unwrap();
+    assert_eq!(node.provider.times_asked(), 2);
+}

@@ -1,0 +1,106 @@
+//! The steps of a publish, a rotation and an unpublish: where a crash may fall.
+//!
+//! The list is what the crash matrix runs over: a process that is killed at any of these steps must
+//! leave a node that the next process mends. A call of the system that changes something stands
+//! behind one of them.
+
+use std::fmt;
+
+use Work::{Publish, Rotate, Unpublish};
+
+/// What the publisher is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Work {
+    /// Fill and mount a volume that is not mounted.
+    Publish,
+    /// Give a mounted volume newer content.
+    Rotate,
+    /// Take a volume away.
+    Unpublish,
+}
+
+impl Work {
+    /// All that can be asked.
+    pub const ALL: [Self; 3] = [Publish, Rotate, Unpublish];
+
+    /// The steps that it takes, in their order.
+    pub fn steps(self) -> impl Iterator<Item = Step> {
+        Step::ALL.iter().copied().filter(move |step| step.works().contains(&self))
+    }
+}
+
+macro_rules! steps {
+    ($($variant:ident, $name:literal, [$($work:ident),*], $what:literal;)*) => {
+        /// One step: the process may die right before it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Step {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl Step {
+            /// Every step, in the order in which they are taken.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it is a step of.
+            pub const fn works(self) -> &'static [Work] {
+                match self { $(Self::$variant => &[$($work),*],)* }
+            }
+        }
+    };
+}
+
+steps! {
+    Fill, "fill", [Publish, Rotate], "The provider is asked.";
+    MakeTarget, "make-target", [Publish], "The directory of the volume is made.";
+    MakeMount, "make-mount", [Publish], "The memory file system is made, mounted nowhere yet.";
+    Grow, "grow", [Rotate], "The memory file system is given more room.";
+    MakeGeneration, "make-generation", [Publish, Rotate],
+        "The directory of the next generation is made.";
+    WriteFiles, "write-files", [Publish, Rotate], "Its files are written.";
+    FlushGeneration, "flush-generation", [Publish, Rotate], "It is flushed.";
+    MakeLinks, "make-links", [Publish, Rotate], "Links to files that are new are made.";
+    PrepareSwap, "prepare-swap", [Publish, Rotate], "The next `..data` is made beside the current.";
+    Swap, "swap", [Publish, Rotate], "The next `..data` is moved over the current.";
+    FlushSwap, "flush-swap", [Publish, Rotate], "The swap is flushed.";
+    SettleLinks, "settle-links", [Publish, Rotate], "Links that lead nowhere now are removed.";
+    TellWatchers, "tell-watchers", [Rotate], "Who watches a retired file is told.";
+    WriteMarker, "write-marker", [Publish, Rotate], "The next marker is written.";
+    ReplaceMarker, "replace-marker", [Publish, Rotate], "It is moved over the current one.";
+    Attach, "attach", [Publish], "The whole volume is mounted on its target.";
+    Report, "report", [Publish, Rotate], "The pod status is told.";
+    Answer, "answer", [Publish, Rotate, Unpublish], "The kubelet is answered.";
+    RemoveLinks, "remove-links", [Unpublish], "The names that readers follow are removed.";
+    RemoveMarker, "remove-marker", [Unpublish], "The marker is removed.";
+    RemoveGenerations, "remove-generations", [Unpublish], "The files are emptied and removed.";
+    Unmount, "unmount", [Unpublish], "The memory file system is unmounted.";
+    RemoveTarget, "remove-target", [Unpublish], "The directory of the volume is removed.";
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_every_work_has_steps_and_an_answer() {
+        let mut names: Vec<_> = Step::ALL.iter().map(|step| step.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Step::ALL.len());
+        for work in Work::ALL {
+            assert!(work.steps().count() > 5, "{work:?}");
+            assert!(work.steps().any(|step| step == Step::Answer), "{work:?}");
+        }
+    }
+}
