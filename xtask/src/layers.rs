@@ -50,6 +50,7 @@ const LAYERS: [(&str, Layer); 22] = [
     ("lanyard-doctor", Layer::Roads),
     ("lanyard-fleet", Layer::Roads),
     ("lanyard-infra", Layer::Roads),
+    ("lanyard-kubelet", Layer::Roads),
     ("lanyard-node", Layer::Parts),
     ("lanyard-operator", Layer::Parts),
     ("lanyard-webhook", Layer::Parts),

@@ -1,0 +1,420 @@
+//! The stand-in in front of a driver that answers as it is told, over real sockets.
+
+use jiff::Timestamp;
+use lanyard_clock::ManualClock;
+use lanyard_grpc::csi::node_server::{Node, NodeServer};
+use lanyard_grpc::csi::node_service_capability::{Rpc, Type, rpc};
+use lanyard_grpc::csi::*;
+use lanyard_grpc::registration::registration_server::{Registration, RegistrationServer};
+use lanyard_grpc::registration::{
+    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
+};
+use lanyard_grpc::{PrivateSocket, SocketFile};
+use parking_lot::Mutex;
+use std::os::unix::fs::MetadataExt;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tonic::transport::Server;
+use tonic::{Code, Request, Response};
+
+use super::*;
+
+const DRIVER: &str = "secrets-store.csi.k8s.io";
+
+/// What a driver was asked, and what it is to answer.
+#[derive(Debug, Default)]
+struct Script {
+    calls: Mutex<Vec<String>>,
+    publish: Mutex<Option<Code>>,
+    unpublish: Mutex<Option<Code>>,
+    requests: Mutex<Vec<NodePublishVolumeRequest>>,
+    has_group: bool,
+    /// Holds publishes back until it is notified.
+    hold: Option<Notify>,
+    notified: Mutex<Vec<RegistrationStatus>>,
+    endpoint: PathBuf,
+}
+
+impl Script {
+    fn note(&self, call: &str, metadata: &tonic::metadata::MetadataMap) {
+        let timeout = metadata.get("grpc-timeout").and_then(|it| it.to_str().ok()).unwrap_or("-");
+        self.calls.lock().push(format!("{call} {timeout}"));
+    }
+
+    fn count(&self, call: &str) -> usize {
+        self.calls.lock().iter().filter(|it| it.starts_with(call)).count()
+    }
+}
+
+#[derive(Debug, Clone)]
+struct FakeDriver(Arc<Script>);
+
+#[tonic::async_trait]
+impl Node for FakeDriver {
+    async fn node_publish_volume(
+        &self,
+        request: Request<NodePublishVolumeRequest>,
+    ) -> Result<Response<NodePublishVolumeResponse>, Status> {
+        self.0.note("Publish", request.metadata());
+        let request = request.into_inner();
+        self.0.requests.lock().push(request.clone());
+        if let Some(hold) = &self.0.hold {
+            hold.notified().await;
+        }
+        let code = *self.0.publish.lock();
+        if let Some(code) = code {
+            return Err(Status::new(code, "as it was told"));
+        }
+        // The driver makes the target; a mount is not needed to see the kubelet's part.
+        std::fs::create_dir_all(&request.target_path).unwrap();
+        Ok(Response::new(NodePublishVolumeResponse {}))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
+        self.0.note("Unpublish", request.metadata());
+        let code = *self.0.unpublish.lock();
+        match code {
+            Some(code) => Err(Status::new(code, "as it was told")),
+            None => Ok(Response::new(NodeUnpublishVolumeResponse {})),
+        }
+    }
+
+    async fn node_get_capabilities(
+        &self,
+        request: Request<NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<NodeGetCapabilitiesResponse>, Status> {
+        self.0.note("Capabilities", request.metadata());
+        let group = Rpc { r#type: rpc::Type::VolumeMountGroup.into() };
+        let group = NodeServiceCapability { r#type: Some(Type::Rpc(group)) };
+        let capabilities = if self.0.has_group { vec![group] } else { Vec::new() };
+        Ok(Response::new(NodeGetCapabilitiesResponse { capabilities }))
+    }
+
+    async fn node_get_info(
+        &self,
+        _request: Request<NodeGetInfoRequest>,
+    ) -> Result<Response<NodeGetInfoResponse>, Status> {
+        let node_id = "node-1".to_owned();
+        Ok(Response::new(NodeGetInfoResponse { node_id, max_volumes_per_node: 0 }))
+    }
+}
+
+#[tonic::async_trait]
+impl Registration for FakeDriver {
+    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        Ok(Response::new(PluginInfo {
+            r#type: "CSIPlugin".to_owned(),
+            name: DRIVER.to_owned(),
+            endpoint: self.0.endpoint.display().to_string(),
+            supported_versions: vec!["1.0.0".to_owned()],
+        }))
+    }
+
+    async fn notify_registration_status(
+        &self,
+        request: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        self.0.notified.lock().push(request.into_inner());
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}
+
+/// A node with one driver, in virtual time.
+struct Scene {
+    root: tempfile::TempDir,
+    clock: ManualClock,
+    kubelet: Kubelet,
+    script: Arc<Script>,
+    served: Vec<(SocketFile, JoinHandle<()>)>,
+}
+
+impl Scene {
+    fn open(script: Script) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let clock = ManualClock::starting_at(Timestamp::from_second(1_000_000).unwrap());
+        let kubelet = Kubelet::new(root.path(), Arc::new(clock.clone()));
+        std::fs::create_dir_all(root.path().join("plugins_registry")).unwrap();
+        let endpoint = root.path().join("csi.sock");
+        let script = Arc::new(Script { endpoint, ..script });
+        let mut scene = Self { root, clock, kubelet, script, served: Vec::new() };
+        scene.kubelet.apply(DriverObject::new(DRIVER).with_audience("api://AzureADTokenExchange"));
+        scene.serve();
+        scene
+    }
+
+    fn registration_socket(&self) -> PathBuf {
+        self.root.path().join("plugins_registry").join(format!("{DRIVER}-reg.sock"))
+    }
+
+    fn serve(&mut self) {
+        let driver = FakeDriver(Arc::clone(&self.script));
+        let node = Server::builder().add_service(NodeServer::new(driver.clone()));
+        let registration = Server::builder().add_service(RegistrationServer::new(driver));
+        let bind = |path: &Path| PrivateSocket::bind(path).unwrap().split();
+        for (router, path) in
+            [(node, self.script.endpoint.clone()), (registration, self.registration_socket())]
+        {
+            let (incoming, file) = bind(&path);
+            let task = tokio::spawn(async move {
+                router.serve_with_incoming(incoming).await.unwrap();
+            });
+            self.served.push((file, task));
+        }
+    }
+
+    async fn pass(&self, time: Duration) -> Vec<Event> {
+        self.clock.advance(time);
+        self.kubelet.tick().await
+    }
+
+    fn add_pod(&self, uid: &str) -> VolumeKey {
+        let volume =
+            InlineVolume::new("credentials", DRIVER).with_attribute("secretProviderClass", "cpo");
+        self.kubelet.add(PodSpec::new("clusters", "cpo-0", uid).with_volume(volume));
+        VolumeKey::new(uid, "credentials")
+    }
+
+    fn volume_directory(&self, key: &VolumeKey) -> PathBuf {
+        self.kubelet.target(key).parent().unwrap().to_owned()
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        for (_, task) in &self.served {
+            task.abort();
+        }
+    }
+}
+
+fn published(events: &[Event]) -> usize {
+    events.iter().filter(|event| matches!(event, Event::Published { .. })).count()
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_driver_is_found_by_its_socket_and_lost_with_it() {
+    let mut scene = Scene::open(Script::default());
+    let events = scene.kubelet.tick().await;
+    let expected = Event::Registered { driver: DRIVER.to_owned(), node_id: "node-1".to_owned() };
+    assert_eq!(events, [expected]);
+    let told = RegistrationStatus { plugin_registered: true, error: String::new() };
+    assert_eq!(*scene.script.notified.lock(), [told]);
+    assert_eq!(scene.kubelet.tick().await, [], "it is asked once");
+
+    for (file, task) in scene.served.drain(..) {
+        task.abort();
+        drop(file);
+    }
+    scene.add_pod("uid-1");
+    let events = scene.kubelet.tick().await;
+    assert_eq!(events[0], Event::Deregistered { driver: DRIVER.to_owned() });
+    assert!(matches!(events[1], Event::NotSent { .. }), "{events:?}");
+
+    scene.serve();
+    let events = scene.pass(SECOND).await;
+    assert!(matches!(events[0], Event::Registered { .. }), "{events:?}");
+    assert_eq!(published(&events), 1);
+}
+
+#[tokio::test]
+async fn a_publish_is_prepared_asked_twice_and_carries_the_deadline() {
+    let scene = Scene::open(Script::default());
+    let key = scene.add_pod("uid-1");
+    let events = scene.kubelet.tick().await;
+    assert_eq!(events.last(), Some(&Event::Published { key: key.clone(), count: 1 }));
+    let calls = scene.script.calls.lock().clone();
+    assert_eq!(calls, ["Capabilities 120000m", "Capabilities 120000m", "Publish 120000m"]);
+
+    let request = scene.script.requests.lock()[0].clone();
+    assert_eq!(Path::new(&request.target_path), scene.kubelet.target(&key));
+    assert!(request.volume_context.contains_key("csi.storage.k8s.io/serviceAccount.tokens"));
+    let directory = scene.volume_directory(&key);
+    assert_eq!(std::fs::metadata(&directory).unwrap().mode() & 0o7777, 0o750);
+    let data = std::fs::read_to_string(directory.join("vol_data.json")).unwrap();
+    assert!(data.contains(&request.volume_id) && data.contains("Ephemeral"), "{data}");
+}
+
+#[tokio::test]
+async fn a_volume_is_published_again_within_a_second_and_then_every_minute_or_so() {
+    let scene = Scene::open(Script::default());
+    scene.add_pod("uid-1");
+    scene.kubelet.tick().await;
+    assert_eq!(published(&scene.pass(SECOND).await), 1);
+    let mut count = 0;
+    for _ in 0..3_600 {
+        count += published(&scene.pass(SECOND).await);
+    }
+    assert!((42..=58).contains(&count), "{count}");
+    let token = |request: &NodePublishVolumeRequest| {
+        request.volume_context["csi.storage.k8s.io/serviceAccount.tokens"].clone()
+    };
+    let requests = scene.script.requests.lock();
+    assert_ne!(token(&requests[0]), token(requests.last().unwrap()), "the token was renewed");
+    assert_eq!(token(&requests[0]), token(&requests[9]), "and kept before");
+}
+
+#[tokio::test]
+async fn a_final_code_at_the_first_publish_leaves_nothing_and_no_unpublish_follows() {
+    let scene = Scene::open(Script::default());
+    *scene.script.publish.lock() = Some(Code::Internal);
+    let key = scene.add_pod("uid-1");
+    scene.kubelet.tick().await;
+    assert!(!scene.volume_directory(&key).exists());
+    assert_eq!(scene.script.count("Publish"), 1);
+    scene.pass(Duration::from_millis(499)).await;
+    assert_eq!(scene.script.count("Publish"), 1);
+    scene.pass(Duration::from_millis(1)).await;
+    assert_eq!(scene.script.count("Publish"), 2);
+    scene.kubelet.delete("uid-1");
+    scene.pass(SECOND * 300).await;
+    assert_eq!(scene.script.count("Unpublish"), 0);
+    assert_eq!(scene.kubelet.volumes(), 0);
+}
+
+#[tokio::test]
+async fn a_code_that_is_not_final_keeps_the_directory_and_is_unpublished_at_the_end() {
+    let scene = Scene::open(Script::default());
+    *scene.script.publish.lock() = Some(Code::Unavailable);
+    let key = scene.add_pod("uid-1");
+    scene.kubelet.tick().await;
+    assert!(scene.volume_directory(&key).join("vol_data.json").exists());
+    scene.kubelet.delete("uid-1");
+    let events = scene.pass(SECOND).await;
+    assert_eq!(events, [Event::Unpublished { key: key.clone(), still_mounted: false }]);
+    assert!(!scene.volume_directory(&key).exists());
+}
+
+#[tokio::test]
+async fn an_error_at_a_republish_takes_nothing_away_and_is_retried_with_back_off() {
+    let scene = Scene::open(Script::default());
+    let key = scene.add_pod("uid-1");
+    scene.kubelet.tick().await;
+    *scene.script.publish.lock() = Some(Code::InvalidArgument);
+    let events = scene.pass(SECOND).await;
+    assert!(matches!(&events[0], Event::PublishFailed { was_published: true, .. }), "{events:?}");
+    assert!(scene.kubelet.is_mounted(&key) && scene.kubelet.target(&key).exists());
+    let mut tries = 0;
+    for _ in 0..1_000 {
+        tries += scene.pass(SECOND).await.len();
+    }
+    assert!((12..=16).contains(&tries), "{tries}");
+}
+
+#[tokio::test]
+async fn an_unpublish_that_fails_keeps_the_volume_and_is_tried_again() {
+    let scene = Scene::open(Script::default());
+    let key = scene.add_pod("uid-1");
+    scene.kubelet.tick().await;
+    *scene.script.unpublish.lock() = Some(Code::Internal);
+    scene.kubelet.delete("uid-1");
+    let events = scene.pass(SECOND).await;
+    assert!(matches!(&events[0], Event::UnpublishFailed { code: Code::Internal, .. }));
+    assert!(scene.volume_directory(&key).exists());
+    *scene.script.unpublish.lock() = None;
+    let events = scene.pass(SECOND).await;
+    assert!(matches!(&events[0], Event::Unpublished { .. }), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_deleted_pod_waits_for_the_publish_that_is_in_flight() {
+    let scene = Scene::open(Script { hold: Some(Notify::new()), ..Script::default() });
+    let key = scene.add_pod("uid-1");
+    let run = tokio::spawn({
+        let kubelet = scene.kubelet.clone();
+        async move { kubelet.run(std::future::pending()).await }
+    });
+    until(|| scene.script.count("Publish") == 1).await;
+    scene.kubelet.delete("uid-1");
+    scene.clock.advance(SECOND * 2);
+    settle().await;
+    assert_eq!(scene.script.count("Unpublish"), 0);
+    scene.script.hold.as_ref().unwrap().notify_one();
+    until(|| scene.kubelet.is_mounted(&key)).await;
+    settle().await;
+    assert_eq!(scene.script.count("Unpublish"), 0);
+    scene.clock.advance(Duration::from_millis(200));
+    until(|| scene.kubelet.volumes() == 0).await;
+    assert_eq!(scene.script.count("Unpublish"), 1);
+    run.abort();
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_end_is_given_up_after_two_minutes() {
+    let scene = Scene::open(Script { hold: Some(Notify::new()), ..Script::default() });
+    scene.add_pod("uid-1");
+    let tick = tokio::spawn({
+        let kubelet = scene.kubelet.clone();
+        async move { kubelet.tick().await }
+    });
+    until(|| scene.script.count("Publish") == 1).await;
+    scene.clock.advance(SECOND * 119);
+    settle().await;
+    assert!(!tick.is_finished());
+    scene.clock.advance(SECOND);
+    let events = tick.await.unwrap();
+    let is_late =
+        |it: &Event| matches!(it, Event::PublishFailed { code: Code::DeadlineExceeded, .. });
+    assert!(is_late(events.last().unwrap()), "{events:?}");
+}
+
+#[tokio::test]
+async fn a_restarted_kubelet_publishes_what_it_finds_and_unpublishes_what_lost_its_pod() {
+    let scene = Scene::open(Script::default());
+    let kept = scene.add_pod("uid-1");
+    scene.add_pod("uid-2");
+    scene.kubelet.tick().await;
+    // Both die with the API server's knowledge of the second one.
+    let survivor = Kubelet::new(scene.root.path(), Arc::new(scene.clock.clone()));
+    survivor.apply(DriverObject::new(DRIVER));
+    let volume = InlineVolume::new("credentials", DRIVER);
+    survivor.add(PodSpec::new("clusters", "cpo-0", "uid-1").with_volume(volume));
+    survivor.restart().await.unwrap();
+    survivor.tick().await;
+    assert_eq!(scene.script.count("Publish"), 2);
+    scene.clock.advance(Duration::from_millis(1_300));
+    survivor.tick().await;
+    assert_eq!(scene.script.count("Unpublish"), 1);
+    scene.clock.advance(Duration::from_millis(100));
+    survivor.tick().await;
+    assert_eq!(scene.script.count("Publish"), 3);
+    assert!(survivor.is_mounted(&kept));
+    assert_eq!(survivor.volumes(), 1);
+}
+
+#[tokio::test]
+async fn a_driver_that_was_killed_needs_no_new_registration() {
+    let mut scene = Scene::open(Script::default());
+    scene.add_pod("uid-1");
+    scene.kubelet.tick().await;
+    // As SIGKILL does, the names stay.
+    for (file, task) in scene.served.drain(..) {
+        let (name, aside) = (file.path().to_owned(), scene.root.path().join("aside"));
+        std::fs::rename(&name, &aside).unwrap();
+        drop(file);
+        std::fs::rename(&aside, &name).unwrap();
+        task.abort();
+        assert!(task.await.is_err());
+    }
+    let events = scene.pass(SECOND).await;
+    let is_refused = |it: &Event| matches!(it, Event::NotSent { message, .. } if message.contains("Unavailable"));
+    assert!(matches!(events.as_slice(), [event] if is_refused(event)), "{events:?}");
+    assert!(scene.kubelet.registered(DRIVER).is_some());
+}
+
+async fn settle() {
+    for _ in 0..500 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Waits for what real sockets do; a test that never sees it hangs and is killed.
+async fn until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,119 @@
+//! Pods with inline volumes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// A pod of this node.
+#[derive(Debug, Clone)]
+pub struct PodSpec {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `spec.serviceAccountName`.
+    pub service_account: String,
+    /// `spec.securityContext.fsGroup`.
+    pub fs_group: Option<u32>,
+    /// The CSI volumes of `spec.volumes`.
+    pub volumes: Vec<InlineVolume>,
+}
+
+impl PodSpec {
+    /// A pod of the ServiceAccount `default`, without volumes.
+    pub fn new(
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        uid: impl Into<String>,
+    ) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: uid.into(),
+            service_account: "default".to_owned(),
+            fs_group: None,
+            volumes: Vec::new(),
+        }
+    }
+
+    /// The same with one more volume.
+    #[must_use]
+    pub fn with_volume(mut self, volume: InlineVolume) -> Self {
+        self.volumes.push(volume);
+        self
+    }
+
+    /// The same with another ServiceAccount.
+    #[must_use]
+    pub fn with_service_account(mut self, name: impl Into<String>) -> Self {
+        self.service_account = name.into();
+        self
+    }
+}
+
+/// An inline volume: `csi` of a pod's volume.
+#[derive(Debug, Clone)]
+pub struct InlineVolume {
+    /// The name of the volume in the pod.
+    pub name: String,
+    /// `driver`.
+    pub driver: String,
+    /// `readOnly`.
+    pub read_only: bool,
+    /// `volumeAttributes`.
+    pub attributes: BTreeMap<String, String>,
+    /// The content of the Secret that `nodePublishSecretRef` names.
+    pub publish_secrets: BTreeMap<String, SecretText>,
+}
+
+impl InlineVolume {
+    /// A read-only volume of a driver.
+    pub fn new(name: impl Into<String>, driver: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            driver: driver.into(),
+            read_only: true,
+            attributes: BTreeMap::new(),
+            publish_secrets: BTreeMap::new(),
+        }
+    }
+
+    /// The same with an attribute.
+    #[must_use]
+    pub fn with_attribute(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.attributes.insert(key.into(), value.into());
+        self
+    }
+
+    /// The same with a key of its Secret.
+    #[must_use]
+    pub fn with_secret(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.publish_secrets.insert(key.into(), SecretText::new(value));
+        self
+    }
+}
+
+/// A text that is not printed, and wiped when it is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(Zeroizing<String>);
+
+impl SecretText {
+    /// Takes a text over.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(Zeroizing::new(text.into()))
+    }
+
+    /// The text.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretText([redacted])")
+    }
+}

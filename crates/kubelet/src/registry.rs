@@ -1,0 +1,163 @@
+//! Drivers that register by a socket in the kubelet's plugin directory.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use lanyard_clock::Clock;
+use lanyard_grpc::registration::PluginInfo;
+
+use crate::calls;
+use crate::disk::{DiskError, names_in};
+use crate::event::Event;
+
+/// A driver that can be called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registered {
+    /// The socket of its services.
+    pub endpoint: PathBuf,
+    /// What it calls this node: the node id of the CSINode object.
+    pub node_id: String,
+    /// The name of its registration socket.
+    pub socket: String,
+}
+
+/// The drivers that are registered, and the sockets that were looked at.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Registry {
+    drivers: BTreeMap<String, Registered>,
+    /// By name: the inode, so that a socket that was made anew is asked again, and whether it
+    /// was taken.
+    sockets: BTreeMap<String, Socket>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Socket {
+    inode: u64,
+    is_taken: bool,
+}
+
+impl Registry {
+    pub(crate) fn driver(&self, name: &str) -> Option<&Registered> {
+        self.drivers.get(name)
+    }
+
+    /// Looks which sockets have come and gone, and asks those that have come or did not answer
+    /// the last time.
+    pub(crate) async fn look(
+        &mut self,
+        clock: &dyn Clock,
+        directory: &Path,
+    ) -> Result<Vec<Event>, DiskError> {
+        let mut here = BTreeMap::new();
+        for name in names_in(directory)? {
+            if let Some(inode) = socket_inode(&directory.join(&name)) {
+                here.insert(name, inode);
+            }
+        }
+        let mut events = Vec::new();
+        self.sockets.retain(|name, socket| here.get(name) == Some(&socket.inode));
+        let sockets = &self.sockets;
+        self.drivers.retain(|driver, registered| {
+            let is_here = sockets.contains_key(&registered.socket);
+            if !is_here {
+                events.push(Event::Deregistered { driver: driver.clone() });
+            }
+            is_here
+        });
+        for (name, inode) in here {
+            if self.sockets.get(&name).is_some_and(|socket| socket.is_taken) {
+                continue;
+            }
+            let outcome = self.register(clock, directory, &name).await;
+            self.sockets.insert(name.clone(), Socket { inode, is_taken: outcome.is_ok() });
+            events.push(match outcome {
+                Ok((driver, node_id)) => Event::Registered { driver, node_id },
+                Err(message) => Event::RegistrationFailed { socket: name, message },
+            });
+        }
+        Ok(events)
+    }
+
+    async fn register(
+        &mut self,
+        clock: &dyn Clock,
+        directory: &Path,
+        socket: &str,
+    ) -> Result<(String, String), String> {
+        let path = directory.join(socket);
+        let info = calls::plugin_info(clock, &path).await.map_err(|it| calls::describe(&it))?;
+        let outcome = match judge(&info) {
+            Ok(()) => calls::node_id(clock, Path::new(&info.endpoint))
+                .await
+                .map_err(|status| format!("NodeGetInfo: {}", calls::describe(&status))),
+            Err(problem) => Err(problem),
+        };
+        let problem = outcome.as_ref().err().map(String::as_str);
+        calls::notify_registration(clock, &path, problem)
+            .await
+            .map_err(|it| format!("NotifyRegistrationStatus: {}", calls::describe(&it)))?;
+        let node_id = outcome?;
+        let driver = info.name;
+        let endpoint = info.endpoint.into();
+        let registered =
+            Registered { endpoint, node_id: node_id.clone(), socket: socket.to_owned() };
+        self.drivers.insert(driver.clone(), registered);
+        Ok((driver, node_id))
+    }
+}
+
+/// Whether the kubelet can use what answered.
+fn judge(info: &PluginInfo) -> Result<(), String> {
+    if info.r#type != "CSIPlugin" {
+        return Err(format!("plugin type {:?} is not CSIPlugin", info.r#type));
+    }
+    if info.name.is_empty() {
+        return Err("the plugin has no name".to_owned());
+    }
+    if !Path::new(&info.endpoint).is_absolute() {
+        return Err(format!("the endpoint {:?} is no absolute path", info.endpoint));
+    }
+    let is_first =
+        |version: &String| version.trim_start_matches('v').split('.').next() == Some("1");
+    if !info.supported_versions.iter().any(is_first) {
+        return Err(format!("none of the versions {:?} is 1.x", info.supported_versions));
+    }
+    Ok(())
+}
+
+/// The inode of a socket that the kubelet looks at: names that begin with a dot it does not.
+fn socket_inode(path: &Path) -> Option<u64> {
+    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    let stat = rustix::fs::lstat(path).ok().filter(|_| !is_hidden)?;
+    let is_socket =
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket;
+    is_socket.then_some(stat.st_ino)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> PluginInfo {
+        PluginInfo {
+            r#type: "CSIPlugin".to_owned(),
+            name: "driver".to_owned(),
+            endpoint: "/csi.sock".to_owned(),
+            supported_versions: vec!["1.0.0".to_owned()],
+        }
+    }
+
+    #[test]
+    fn only_a_csi_plugin_of_version_one_with_an_absolute_endpoint_is_taken() {
+        assert_eq!(judge(&info()), Ok(()));
+        for wrong in [
+            PluginInfo { r#type: "DevicePlugin".to_owned(), ..info() },
+            PluginInfo { name: String::new(), ..info() },
+            PluginInfo { endpoint: "csi.sock".to_owned(), ..info() },
+            PluginInfo { supported_versions: vec!["0.3.0".to_owned()], ..info() },
+            PluginInfo { supported_versions: Vec::new(), ..info() },
+        ] {
+            assert!(judge(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
