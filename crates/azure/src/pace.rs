@@ -11,6 +11,13 @@ pub struct Rate {
     pub burst: u32,
 }
 
+impl Rate {
+    /// The time in which the bucket gains one request.
+    pub(crate) fn interval(self) -> Duration {
+        Duration::from_secs(1) / self.per_second.max(1)
+    }
+}
+
 impl Default for Rate {
     /// Well below what Azure grants a principal: a vault takes 400 reads a second from everybody
     /// together, Azure Resource Manager refills 25 reads a second for a principal and subscription.
@@ -29,20 +36,16 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Takes one request out of the bucket: how long the caller has to wait before sending it.
-    pub(crate) fn take(&mut self, now: Duration, rate: Rate) -> Duration {
-        let interval = Duration::from_secs(1) / rate.per_second.max(1);
-        let tolerance = interval * rate.burst.saturating_sub(1);
-        let before = self.full_at.max(now);
-        self.full_at = before + interval;
-        let bucket = before.saturating_sub(now).saturating_sub(tolerance);
+    /// How long until a request may be sent: the bucket has to hold one, and no pause may last.
+    pub(crate) fn ready_in(&self, now: Duration, rate: Rate) -> Duration {
+        let tolerance = rate.interval() * rate.burst.saturating_sub(1);
+        let bucket = self.full_at.saturating_sub(now).saturating_sub(tolerance);
         bucket.max(self.cooling(now))
     }
 
-    /// Puts a request back that was not sent.
-    pub(crate) fn put_back(&mut self, rate: Rate) {
-        let interval = Duration::from_secs(1) / rate.per_second.max(1);
-        self.full_at = self.full_at.saturating_sub(interval);
+    /// Takes one request out of the bucket.
+    pub(crate) fn take(&mut self, now: Duration, rate: Rate) {
+        self.full_at = self.full_at.max(now) + rate.interval();
     }
 
     /// The host asked to be left alone: nobody asks it before `now + pause`.
@@ -58,6 +61,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const RATE: Rate = Rate { per_second: 10, burst: 3 };
@@ -69,8 +74,14 @@ mod tests {
     #[test]
     fn a_burst_goes_out_at_once_and_then_the_rate_holds() {
         let mut pace = Pace::default();
-        let waits: Vec<_> = (0..6).map(|_| pace.take(millis(1_000), RATE)).collect();
-        assert_eq!(waits, [0, 0, 0, 100, 200, 300].map(millis));
+        let mut now = millis(1_000);
+        let mut sent = Vec::new();
+        for _ in 0..6 {
+            now += pace.ready_in(now, RATE);
+            pace.take(now, RATE);
+            sent.push(now);
+        }
+        assert_eq!(sent, [1_000, 1_000, 1_000, 1_100, 1_200, 1_300].map(millis));
     }
 
     #[test]
@@ -79,9 +90,11 @@ mod tests {
         for _ in 0..3 {
             pace.take(millis(0), RATE);
         }
-        assert_eq!(pace.take(millis(250), RATE), Duration::ZERO);
-        assert_eq!(pace.take(millis(250), RATE), Duration::ZERO);
-        assert_eq!(pace.take(millis(250), RATE), millis(50));
+        for _ in 0..2 {
+            assert_eq!(pace.ready_in(millis(250), RATE), Duration::ZERO);
+            pace.take(millis(250), RATE);
+        }
+        assert_eq!(pace.ready_in(millis(250), RATE), millis(50));
     }
 
     #[test]
@@ -89,17 +102,27 @@ mod tests {
         let mut pace = Pace::default();
         pace.cool(millis(0), millis(5_000));
         pace.cool(millis(1_000), millis(100));
-        assert_eq!(pace.take(millis(2_000), RATE), millis(3_000));
+        assert_eq!(pace.ready_in(millis(2_000), RATE), millis(3_000));
         assert_eq!(pace.cooling(millis(6_000)), Duration::ZERO);
     }
 
-    #[test]
-    fn a_request_that_was_put_back_costs_nothing() {
-        let mut pace = Pace::default();
-        for _ in 0..100 {
-            pace.take(millis(0), RATE);
-            pace.put_back(RATE);
+    proptest! {
+        #[test]
+        fn no_second_sees_more_than_the_burst_and_the_rate(
+            gaps in prop::collection::vec(0_u64..400, 1..200),
+        ) {
+            let (mut pace, mut now, mut sent) = (Pace::default(), Duration::ZERO, Vec::new());
+            for gap in gaps {
+                now += millis(gap);
+                now += pace.ready_in(now, RATE);
+                pace.take(now, RATE);
+                sent.push(now);
+            }
+            for (index, from) in sent.iter().enumerate() {
+                let until = *from + millis(1_000);
+                let within = sent[index..].iter().take_while(|at| **at < until).count();
+                prop_assert!(within <= 13, "{within}");
+            }
         }
-        assert_eq!(pace.take(millis(0), RATE), Duration::ZERO);
     }
 }

@@ -1,32 +1,57 @@
 //! The HTTP client under every Azure client: waits for its turn, sends, and tries again.
 
 use std::collections::HashMap;
+use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use azure_core::error::ErrorKind;
 use azure_core::http::{AsyncRawResponse, HttpClient, Request};
+use futures::future::select;
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
 use lanyard_credential::reply::retry_after;
 use parking_lot::Mutex;
-use tracing::debug;
+use tracing::{debug, warn};
 
-use crate::pace::{Pace, Rate};
+use crate::breaker::BreakerPolicy;
+use crate::pace::Rate;
 use crate::retry::{RetryPolicy, Try};
+use crate::turns::{Host, Place, Priority, Step};
 
-/// A host asked to be left alone for longer than a request waits.
+/// A request was not sent, because its host is left alone for longer than a request waits.
 ///
 /// It comes inside an [`azure_core::Error`] of kind `Other`, because the transport lies under
 /// clients that know no other error; [`CoolingError::of`] finds it there.
-#[derive(Debug, thiserror::Error)]
-#[error("{host} asked to be left alone for another {}s", remaining.as_secs())]
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{host} {because} for another {}s", remaining.as_secs())]
 pub struct CoolingError {
     /// The host.
     pub host: String,
-    /// For how long it still wants to be left alone.
+    /// Why it is left alone.
+    pub because: CoolingCause,
+    /// For how long it still is.
     pub remaining: Duration,
+}
+
+/// Why a host is left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CoolingCause {
+    /// It asked for it, or as much is asked of it already as is decent.
+    Throttled,
+    /// It failed again and again.
+    Outage,
+}
+
+impl fmt::Display for CoolingCause {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Throttled => "asked to be left alone",
+            Self::Outage => "failed again and again and is left alone",
+        })
+    }
 }
 
 impl CoolingError {
@@ -36,52 +61,101 @@ impl CoolingError {
     }
 }
 
-#[derive(Debug)]
+impl From<CoolingError> for azure_core::Error {
+    fn from(error: CoolingError) -> Self {
+        Self::new(ErrorKind::Other, error)
+    }
+}
+
+/// How hosts are asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Manners {
+    pub(crate) rate: Rate,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) breaker: Option<BreakerPolicy>,
+}
+
+/// A client of one priority; those of a transport share the hosts.
+#[derive(Debug, Clone)]
 pub(crate) struct PacedClient {
     inner: Arc<dyn HttpClient>,
     clock: SharedClock,
-    rate: Rate,
-    retry: RetryPolicy,
-    hosts: Mutex<HashMap<String, Pace>>,
+    manners: Manners,
+    hosts: Arc<Mutex<HashMap<String, Host>>>,
+    priority: Priority,
 }
 
 impl PacedClient {
-    pub(crate) fn new(
-        inner: Arc<dyn HttpClient>,
-        clock: SharedClock,
-        rate: Rate,
-        retry: RetryPolicy,
-    ) -> Self {
-        Self { inner, clock, rate, retry, hosts: Mutex::new(HashMap::new()) }
+    pub(crate) fn new(inner: Arc<dyn HttpClient>, clock: SharedClock, manners: Manners) -> Self {
+        Self { inner, clock, manners, hosts: Arc::default(), priority: Priority::default() }
     }
 
-    async fn wait_for_turn(&self, host: &str) -> azure_core::Result<()> {
+    /// The same for requests of another priority.
+    pub(crate) fn at(&self, priority: Priority) -> Self {
+        Self { priority, ..self.clone() }
+    }
+
+    async fn wait_for_turn(&self, host: &str) -> Result<(), CoolingError> {
         let began = self.clock.monotonic();
-        let mut wait = self.pace(host, |pace| pace.take(began, self.rate));
-        // Others may be told to stay away while this one sleeps, so it asks again when it wakes.
-        while !wait.is_zero() {
-            let waited = self.clock.monotonic().saturating_sub(began);
-            if waited.saturating_add(wait) > self.retry.cap {
-                self.pace(host, |pace| pace.put_back(self.rate));
-                let error = CoolingError { host: host.to_owned(), remaining: wait };
-                return Err(azure_core::Error::new(ErrorKind::Other, error));
-            }
-            debug!(host, wait_millis = wait.as_millis(), "request waits for its turn");
-            self.clock.sleep(wait).await;
-            wait = self.pace(host, |pace| pace.cooling(self.clock.monotonic()));
+        let patience = self.manners.retry.cap;
+        let (place, bell) = self.host(host, |known| known.join(self.priority));
+        let _queued = Queued { client: self, host, place };
+        let refuse =
+            |because, remaining| CoolingError { host: host.to_owned(), because, remaining };
+        loop {
+            let now = self.clock.monotonic();
+            let left = patience.saturating_sub(now.saturating_sub(began));
+            let (step, estimate) = self.host(host, |known| {
+                let step = known.step(place, now, self.manners.rate);
+                (step, known.estimate(place, now, self.manners.rate))
+            });
+            let pause = match step {
+                // The place is gone already; leaving it again rings for the next.
+                Step::Go => return Ok(()),
+                Step::Outage(pause) => return Err(refuse(CoolingCause::Outage, pause)),
+                // Whoever passes makes it longer, which is seen by asking again.
+                Step::Wait(_) | Step::Queue if estimate > left => {
+                    return Err(refuse(CoolingCause::Throttled, estimate));
+                }
+                Step::Wait(pause) => pause,
+                Step::Queue => left,
+            };
+            debug!(host, ?step, priority = ?self.priority, "request waits for its turn");
+            select(self.clock.sleep(pause), pin!(bell.notified())).await;
         }
-        Ok(())
     }
 
-    fn pace<T>(&self, host: &str, work: impl FnOnce(&mut Pace) -> T) -> T {
+    fn host<T>(&self, host: &str, work: impl FnOnce(&mut Host) -> T) -> T {
         work(self.hosts.lock().entry(host.to_owned()).or_default())
     }
 
-    fn note_cool_down(&self, host: &str, outcome: Try) {
-        if let Try::Replied { status: 429 | 503, retry_after: Some(pause) } = outcome {
-            let now = self.clock.monotonic();
-            self.pace(host, |pace| pace.cool(now, pause));
-        }
+    fn note(&self, host: &str, outcome: Try) {
+        let now = self.clock.monotonic();
+        self.host(host, |known| {
+            if let Try::Replied { status: 429 | 503, retry_after: Some(pause) } = outcome {
+                known.pace.cool(now, pause);
+            }
+            let Some(policy) = self.manners.breaker else { return };
+            if !outcome.is_failure() {
+                known.breaker.succeed();
+            } else if known.breaker.fail(now, policy, fastrand::f64()) {
+                warn!(host, "the host fails again and again and is left alone");
+                known.ring();
+            }
+        });
+    }
+}
+
+/// A place in the queue of a host, which is left when its owner goes.
+struct Queued<'a> {
+    client: &'a PacedClient,
+    host: &'a str,
+    place: Place,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.client.host(self.host, |known| known.leave(self.place));
     }
 }
 
@@ -89,18 +163,23 @@ impl PacedClient {
 impl HttpClient for PacedClient {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let host = request.url().host_str().unwrap_or_default().to_owned();
-        let mut attempt = 0;
+        let (mut last, mut attempt) = (None, 0);
         loop {
-            self.wait_for_turn(&host).await?;
+            if let Err(cooling) = self.wait_for_turn(&host).await {
+                // What the host said itself says more.
+                return last.unwrap_or_else(|| Err(cooling.into()));
+            }
             let result = self.inner.execute_request(request).await;
             let outcome = outcome_of(&result, self.clock.now());
-            self.note_cool_down(&host, outcome);
-            let Some(pause) = self.retry.pause(attempt, request.method(), outcome, fastrand::f64())
+            self.note(&host, outcome);
+            let retry = self.manners.retry;
+            let Some(pause) = retry.pause(attempt, request.method(), outcome, fastrand::f64())
             else {
                 return result;
             };
-            attempt += 1;
             debug!(host, attempt, ?outcome, pause_millis = pause.as_millis(), "trying again");
+            last = Some(result);
+            attempt += 1;
             self.clock.sleep(pause).await;
         }
     }
@@ -126,6 +205,8 @@ mod tests {
     use lanyard_clock::{Clock, ManualClock};
 
     use super::*;
+
+    const HOST: &str = "management.azure.com";
 
     type Pairs = &'static [(&'static str, &'static str)];
 
@@ -177,12 +258,7 @@ mod tests {
             ..Scripted::default()
         });
         let shared: Arc<dyn HttpClient> = Arc::<Scripted>::clone(&inner);
-        let client = PacedClient::new(
-            shared,
-            Arc::new(clock.clone()),
-            Rate::default(),
-            RetryPolicy::default(),
-        );
+        let client = PacedClient::new(shared, Arc::new(clock.clone()), Manners::default());
         (Arc::new(client), inner, clock)
     }
 
@@ -211,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn a_cool_down_that_begins_while_a_request_waits_holds_for_it_too() {
         let (client, inner, clock) = paced(&[(200, &[])]);
-        client.pace("management.azure.com", |pace| pace.cool(Duration::ZERO, SECOND));
+        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND));
         let waiting = {
             let client = Arc::clone(&client);
             tokio::spawn(async move { client.execute_request(&request()).await })
@@ -219,7 +295,7 @@ mod tests {
         while clock.sleepers() == 0 {
             tokio::task::yield_now().await;
         }
-        client.pace("management.azure.com", |pace| pace.cool(Duration::ZERO, SECOND * 5));
+        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND * 5));
         run(&clock, async move { waiting.await.unwrap().unwrap() }).await;
         assert_eq!(*inner.seen.lock(), [SECOND * 5]);
     }
@@ -237,5 +313,82 @@ mod tests {
         let error = client.execute_request(&request()).await.unwrap_err();
         assert!(error.to_string().contains("3600s"), "{error}");
         assert_eq!(inner.seen.lock().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_a_mount_passes_those_who_wait_for_nobody() {
+        let (client, inner, clock) = paced(&[(200, &[][..]); 6]);
+        let slow = Manners { rate: Rate { per_second: 1, burst: 1 }, ..Manners::default() };
+        let client = PacedClient { manners: slow, ..(*client).clone() };
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let send = |priority: Priority| {
+            let (client, order) = (client.at(priority), Arc::clone(&order));
+            async move {
+                client.execute_request(&request()).await.unwrap();
+                order.lock().push(priority);
+            }
+        };
+        let all = futures::future::join_all([
+            send(Priority::Low),
+            send(Priority::Low),
+            send(Priority::Normal),
+            send(Priority::High),
+            send(Priority::High),
+        ]);
+        run(&clock, all).await;
+        let (low, normal, high) = (Priority::Low, Priority::Normal, Priority::High);
+        // The first finds nobody before it.
+        assert_eq!(*order.lock(), [low, high, high, normal, low]);
+        assert_eq!(*inner.seen.lock(), [0, 1, 2, 3, 4].map(|second| SECOND * second));
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_leaves_the_queue_to_the_next() {
+        let (client, inner, clock) = paced(&[(200, &[])]);
+        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND));
+        let mut gone = Box::pin({
+            let client = client.at(Priority::High);
+            async move { client.execute_request(&request()).await }
+        });
+        assert!(futures::poll!(&mut gone).is_pending());
+        let next = {
+            let client = Arc::clone(&client);
+            tokio::spawn(async move { client.execute_request(&request()).await })
+        };
+        while clock.sleepers() < 2 {
+            tokio::task::yield_now().await;
+        }
+        drop(gone);
+        run(&clock, async move { next.await.unwrap().unwrap() }).await;
+        assert_eq!(*inner.seen.lock(), [SECOND]);
+    }
+
+    #[tokio::test]
+    async fn a_host_that_fails_again_and_again_is_left_alone_until_a_probe_succeeds() {
+        let replies: Vec<(u16, Pairs)> = [[500; 8].as_slice(), &[200, 200]]
+            .concat()
+            .into_iter()
+            .map(|status| (status, &[][..]))
+            .collect();
+        let (client, inner, clock) = paced(&replies);
+        let breaker = Some(BreakerPolicy::default());
+        let manners = Manners { breaker, ..Manners::default() };
+        let client = PacedClient { manners, ..(*client).clone() };
+        let ask = || {
+            let client = client.clone();
+            async move { client.execute_request(&request()).await }
+        };
+        for _ in 0..2 {
+            let failed = run(&clock, ask()).await.unwrap();
+            assert_eq!(failed.status(), StatusCode::InternalServerError);
+        }
+        let refused = ask().await.unwrap_err();
+        let refused = CoolingError::of(&refused).unwrap();
+        assert_eq!(refused.because, CoolingCause::Outage);
+        assert_eq!(inner.seen.lock().len(), 8);
+        clock.advance(refused.remaining);
+        for _ in 0..2 {
+            assert_eq!(ask().await.unwrap().status(), StatusCode::Ok);
+        }
     }
 }

@@ -32,6 +32,13 @@ pub(crate) enum Try {
     Broken,
 }
 
+impl Try {
+    /// Whether the host is to blame: it was not reached, or failed. A refusal is no failure.
+    pub(crate) const fn is_failure(self) -> bool {
+        matches!(self, Self::NotSent | Self::Broken | Self::Replied { status: 500.., .. })
+    }
+}
+
 impl RetryPolicy {
     /// The pause before the next try, or nothing if this result stands.
     ///

@@ -7,9 +7,11 @@ use std::time::Duration;
 use azure_core::http::{ClientOptions, HttpClient, RetryOptions, Transport as SdkTransport};
 use lanyard_clock::SharedClock;
 
+use crate::breaker::BreakerPolicy;
 use crate::pace::Rate;
-use crate::paced::PacedClient;
+use crate::paced::{Manners, PacedClient};
 use crate::retry::RetryPolicy;
+use crate::turns::Priority;
 
 /// Everything that decides how Azure is reached.
 #[derive(Clone, Default)]
@@ -24,6 +26,9 @@ pub struct TransportSettings {
     pub rate: Rate,
     /// How failed requests are tried again.
     pub retry: RetryPolicy,
+    /// When a host is left alone because it fails; nothing asks it for ever. A program that does
+    /// one thing and ends has no use for it.
+    pub breaker: Option<BreakerPolicy>,
 }
 
 /// An address of a proxy may hold a password.
@@ -35,6 +40,7 @@ impl fmt::Debug for TransportSettings {
             .field("no_proxy", &self.no_proxy)
             .field("rate", &self.rate)
             .field("retry", &self.retry)
+            .field("breaker", &self.breaker)
             .finish_non_exhaustive()
     }
 }
@@ -81,7 +87,7 @@ impl TransportError {
 #[derive(Debug, Clone)]
 pub struct Transport {
     unpaced: Arc<dyn HttpClient>,
-    paced: Arc<dyn HttpClient>,
+    paced: PacedClient,
 }
 
 /// As the Azure SDK's own client.
@@ -119,9 +125,10 @@ impl Transport {
         settings: &TransportSettings,
         clock: SharedClock,
     ) -> Self {
-        let inner = Arc::clone(&client);
-        let paced = PacedClient::new(inner, clock, settings.rate, settings.retry);
-        Self { unpaced: client, paced: Arc::new(paced) }
+        let manners =
+            Manners { rate: settings.rate, retry: settings.retry, breaker: settings.breaker };
+        let paced = PacedClient::new(Arc::clone(&client), clock, manners);
+        Self { unpaced: client, paced }
     }
 
     /// The transport without pace and retry, for credentials: they own theirs.
@@ -131,8 +138,13 @@ impl Transport {
 
     /// Options for a client of the Azure SDK: this transport, and no retry of its own.
     pub fn client_options(&self) -> ClientOptions {
+        self.client_options_at(Priority::default())
+    }
+
+    /// The same for a client whose requests go before or after others to the same host.
+    pub fn client_options_at(&self, priority: Priority) -> ClientOptions {
         ClientOptions {
-            transport: Some(SdkTransport::new(Arc::clone(&self.paced))),
+            transport: Some(SdkTransport::new(Arc::new(self.paced.at(priority)))),
             retry: RetryOptions::none(),
             ..ClientOptions::default()
         }

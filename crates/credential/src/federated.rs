@@ -1,6 +1,7 @@
 //! The credential of a token that somebody else issued: a service account token, exchanged for a
 //! token of Entra (workload identity federation).
 
+mod held;
 mod token_file;
 
 use std::path::{Path, PathBuf};
@@ -12,9 +13,11 @@ use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions}
 use azure_core::http::Url;
 use parking_lot::Mutex;
 
+pub use self::held::HeldTokenCredential;
 use self::token_file::{FederatedToken, TokenFile};
 use crate::entra::error::EntraError;
-use crate::entra::exchange::AssertionExchange;
+use crate::entra::exchange::ProofExchange;
+use crate::entra::request::Proof;
 use crate::health::TokenHealth;
 use crate::identity::{Authority, ClientId, ParseAuthorityError, ParseIdError, TenantId};
 use crate::token::engine::TokenEngine;
@@ -93,7 +96,7 @@ impl FederatedTokenSettingsError {
 /// that was just created is not known everywhere at once.
 #[derive(Debug)]
 pub struct FederatedTokenCredential {
-    engine: TokenEngine<FederatedSource>,
+    engine: TokenEngine<FederatedSource<TokenFile>>,
 }
 
 impl FederatedTokenCredential {
@@ -125,20 +128,14 @@ impl FederatedTokenCredential {
         token_file: impl Into<PathBuf>,
         transport: TokenTransport,
     ) -> Arc<Self> {
-        let source = FederatedSource {
-            endpoint: authority.token_endpoint(&tenant),
-            authority: authority.clone(),
-            client,
-            file: TokenFile::new(token_file.into()),
-            transport: transport.clone(),
-            unmatched_since: Mutex::default(),
-        };
+        let file = TokenFile::new(token_file.into());
+        let source = FederatedSource::new(file, tenant, client, authority, &transport);
         Arc::new(Self { engine: TokenEngine::new(source, &transport) })
     }
 
     /// The file that holds the federated token.
     pub fn token_file(&self) -> &Path {
-        self.engine.source().file.path()
+        self.engine.source().origin.path()
     }
 
     /// Lends the cached token for `scope` to `read`, without copying it; none if it has to be
@@ -203,25 +200,32 @@ impl FederatedIdentity {
     }
 }
 
+/// Where a federated token is found when it is to be exchanged.
+#[async_trait]
+trait TokenOrigin: std::fmt::Debug + Send + Sync + 'static {
+    /// The token as it is now; `transport` knows the time.
+    async fn load(&self, transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError>;
+}
+
 #[derive(Debug)]
-struct FederatedSource {
+struct FederatedSource<O> {
     authority: Authority,
     endpoint: Url,
     client: ClientId,
-    file: TokenFile,
+    origin: O,
     transport: TokenTransport,
     /// When Entra began to say that no federated credential matches, in monotonic time.
     unmatched_since: Mutex<Option<Duration>>,
 }
 
 #[async_trait]
-impl TokenSource for FederatedSource {
+impl<O: TokenOrigin> TokenSource for FederatedSource<O> {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
-        let mut token = self.file.load().await?;
+        let mut token = self.origin.load(&self.transport).await?;
         let mut outcome = self.exchange(&token, key).await;
         if is_refused(&outcome) {
             // It may have rotated between our reading and Entra's.
-            let again = self.file.load().await?;
+            let again = self.origin.load(&self.transport).await?;
             if !again.is_same(&token) {
                 token = again;
                 outcome = self.exchange(&token, key).await;
@@ -234,7 +238,24 @@ impl TokenSource for FederatedSource {
     }
 }
 
-impl FederatedSource {
+impl<O: TokenOrigin> FederatedSource<O> {
+    fn new(
+        origin: O,
+        tenant: TenantId,
+        client: ClientId,
+        authority: &Authority,
+        transport: &TokenTransport,
+    ) -> Self {
+        Self {
+            endpoint: authority.token_endpoint(&tenant),
+            authority: authority.clone(),
+            client,
+            origin,
+            transport: transport.clone(),
+            unmatched_since: Mutex::default(),
+        }
+    }
+
     async fn exchange(
         &self,
         token: &FederatedToken,
@@ -243,11 +264,11 @@ impl FederatedSource {
         let claims = key.variant.claims_parameter()?;
         let other = key.variant.tenant.as_ref();
         let other = other.map(|tenant| self.authority.token_endpoint(tenant));
-        let exchange = AssertionExchange {
+        let exchange = ProofExchange {
             endpoint: other.as_ref().unwrap_or(&self.endpoint),
             client_id: self.client.as_str(),
             scope: &key.scope,
-            assertion: token.text(),
+            proof: Proof::Assertion(token.text()),
             claims: claims.as_deref(),
             request_id: self.transport.randomness().uuid(),
         };

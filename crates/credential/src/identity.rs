@@ -66,6 +66,13 @@ impl ClientId {
     }
 }
 
+impl From<uuid::Uuid> for ClientId {
+    /// The hyphenated form.
+    fn from(id: uuid::Uuid) -> Self {
+        Self(id.hyphenated().to_string().into())
+    }
+}
+
 impl FromStr for TenantId {
     type Err = ParseIdError;
 
@@ -169,12 +176,19 @@ impl Authority {
         &self.0
     }
 
-    /// The v2 token endpoint of a tenant, by rule and without discovery: `{authority}/{tenant}/oauth2/v2.0/token`.
+    /// The token endpoint of a tenant, by rule and without discovery:
+    /// `{authority}/{tenant}/oauth2/v2.0/token`, and `{authority}/adfs/oauth2/token` for the tenant
+    /// `adfs`, which stands for the federation service of an Azure Stack and has no second version.
     pub fn token_endpoint(&self, tenant: &TenantId) -> Url {
         let mut endpoint = self.0.clone();
+        let rest: &[&str] = if tenant.as_str().eq_ignore_ascii_case(FEDERATION_SERVICE) {
+            &[FEDERATION_SERVICE, "oauth2", "token"]
+        } else {
+            &[tenant.as_str(), "oauth2", "v2.0", "token"]
+        };
         // An https URL always has path segments; if it had none, it would simply stay as it is.
         if let Ok(mut segments) = endpoint.path_segments_mut() {
-            segments.pop_if_empty().extend([tenant.as_str(), "oauth2", "v2.0", "token"]);
+            segments.pop_if_empty().extend(rest);
         }
         endpoint
     }
@@ -214,9 +228,21 @@ impl Serialize for Authority {
     }
 }
 
+/// The name that stands for a tenant where there is none.
+const FEDERATION_SERVICE: &str = "adfs";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_federation_service_of_an_azure_stack_has_an_endpoint_of_its_own() {
+        let authority: Authority = "https://adfs.local.azurestack.external/".parse().unwrap();
+        let expected = "https://adfs.local.azurestack.external/adfs/oauth2/token";
+        for tenant in ["adfs", "ADFS"] {
+            assert_eq!(authority.token_endpoint(&tenant.parse().unwrap()).as_str(), expected);
+        }
+    }
 
     #[test]
     fn a_tenant_holds_letters_digits_dots_and_dashes_only() {

@@ -1,12 +1,14 @@
 //! Azure identities from rotating certificate files, federated token files and managed identity
 //! endpoints.
 //!
-//! Three credentials for the Azure SDK for Rust, each an
+//! Five credentials for the Azure SDK for Rust, each an
 //! [`azure_core::credentials::TokenCredential`], over one token engine:
 //!
 //! - [`ReloadingCertificateCredential`] signs in with the credential file that a hosted control
 //!   plane's volume holds, and follows the file as it rotates;
-//! - [`FederatedTokenCredential`] exchanges a projected service account token;
+//! - [`FederatedTokenCredential`] exchanges a projected service account token, and
+//!   [`HeldTokenCredential`] one that a program holds for somebody else;
+//! - [`ClientSecretCredential`] signs in with a client secret;
 //! - [`ManagedIdentityCredential`] asks the host, by IMDS or App Service.
 //!
 //! ```no_run
@@ -45,6 +47,7 @@ pub mod reply;
 pub mod secret;
 mod watch;
 
+mod client_secret;
 mod entra;
 mod federated;
 mod health;
@@ -53,22 +56,25 @@ mod metrics;
 mod randomness;
 mod reloading;
 mod token;
+mod token_proxy;
 mod transport;
 
 pub use file::{CredentialFile, FileOptions, LoadError, LoadObserver, Reload};
 pub use generation::Generation;
 pub use loader::LoaderHealth;
 
+pub use client_secret::ClientSecretCredential;
 pub use entra::error::EntraError;
 pub use federated::{
     FederatedTokenCredential, FederatedTokenSettingProblem, FederatedTokenSettings,
-    FederatedTokenSettingsError,
+    FederatedTokenSettingsError, HeldTokenCredential,
 };
 pub use health::{LastTokenError, ScopeHealth, TokenCounts, TokenHealth};
 pub use managed_identity::endpoint::ManagedIdentityId;
 pub use managed_identity::error::ManagedIdentityError;
 pub use managed_identity::{
     ManagedIdentityCredential, ManagedIdentitySettings, ManagedIdentitySettingsError,
+    ManagedIdentityTransport,
 };
 pub use metrics::{MetricsHook, TokenRequested};
 pub use randomness::{Randomness, SharedRandomness, SystemRandomness};
@@ -77,6 +83,7 @@ pub use reloading::{
 };
 pub use token::error::{AnswerProblem, RetryClass, TokenError};
 pub use token::request::TokenRequestContext;
+pub use token_proxy::{TokenProxy, TokenProxyError, TokenProxySettings};
 pub use transport::sender::{TokenTransport, TokenTransportOptions};
 pub use transport::{RequestLimits, RetrySettings};
 

@@ -94,6 +94,35 @@ impl ManagedIdentitySettingsError {
     }
 }
 
+/// The way to the managed identity endpoint of this host: it never goes through a proxy.
+#[derive(Debug, Clone)]
+pub struct ManagedIdentityTransport(TokenTransport);
+
+impl ManagedIdentityTransport {
+    /// A way with an HTTP client of its own; the transport of `options` is not used.
+    ///
+    /// # Errors
+    ///
+    /// [`ManagedIdentitySettingsError::Client`] if the HTTP client cannot be built.
+    pub fn new(options: TokenTransportOptions) -> Result<Self, ManagedIdentitySettingsError> {
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT)
+            .build()
+            .map_err(ManagedIdentitySettingsError::Client)?;
+        Ok(Self::over(options, Transport::new(Arc::new(client))))
+    }
+
+    /// The same over an HTTP client of the caller's, who answers for it that it goes through no
+    /// proxy.
+    pub fn over(mut options: TokenTransportOptions, transport: Transport) -> Self {
+        options.retry.get_or_insert_with(RetrySettings::for_managed_identity);
+        options.limits.get_or_insert_with(RequestLimits::for_managed_identity);
+        Self(TokenTransport::over(options, transport))
+    }
+}
+
 /// A credential for the identity of the host.
 ///
 /// It asks IMDS (API version 2018-02-01) or, where `IDENTITY_ENDPOINT` and `IDENTITY_HEADER` are
@@ -116,23 +145,20 @@ impl ManagedIdentityCredential {
         settings: ManagedIdentitySettings,
         options: TokenTransportOptions,
     ) -> Result<Arc<Self>, ManagedIdentitySettingsError> {
-        let client = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT)
-            .build()
-            .map_err(ManagedIdentitySettingsError::Client)?;
-        Self::over(settings, options, Transport::new(Arc::new(client)))
+        Self::sharing(settings, &ManagedIdentityTransport::new(options)?)
     }
 
-    fn over(
+    /// A credential that shares connections, limits and cool-downs with the host's others: the
+    /// endpoint's limits are those of the whole host.
+    ///
+    /// # Errors
+    ///
+    /// [`ManagedIdentitySettingsError`] if a setting is malformed.
+    pub fn sharing(
         settings: ManagedIdentitySettings,
-        mut options: TokenTransportOptions,
-        transport: Transport,
+        transport: &ManagedIdentityTransport,
     ) -> Result<Arc<Self>, ManagedIdentitySettingsError> {
-        options.retry.get_or_insert_with(RetrySettings::for_managed_identity);
-        options.limits.get_or_insert_with(RequestLimits::for_managed_identity);
-        let transport = TokenTransport::over(options, transport);
+        let transport = transport.0.clone();
         let identity = settings.identity.clone();
         let source = HostIdentity {
             endpoint: endpoint_of(settings)?,

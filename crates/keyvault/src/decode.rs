@@ -34,6 +34,8 @@ pub struct MountedFile {
     pub content: SecretBytes,
     /// The permission bits.
     pub mode: u32,
+    /// Whether the entry names them, so that nothing else may choose.
+    pub names_mode: bool,
     /// The object that it was made from.
     pub object: ObjectId,
     /// The version of the object.
@@ -151,6 +153,7 @@ fn decode_object(
         path,
         content,
         mode: fetched.entry.file_permission.unwrap_or(options.default_mode),
+        names_mode: fetched.entry.file_permission.is_some(),
         object: ObjectId::of(fetched),
         version: fetched.object.version().clone(),
         attributes: fetched.object.attributes().clone(),

@@ -38,6 +38,17 @@ pub enum VaultError {
         /// How long it still lasts.
         remaining: Duration,
     },
+    /// The vault failed again and again, and is left alone for a while. It was not asked.
+    #[error("{host} failed again and again and is left alone for another {} s", remaining.as_secs())]
+    LeftAlone {
+        /// The vault's host.
+        host: String,
+        /// How long it still is.
+        remaining: Duration,
+    },
+    /// The read was given up before it came to an end: the program shuts down.
+    #[error("the read was interrupted")]
+    Interrupted,
     /// The vault failed on its side.
     #[error("the vault failed: {reply}")]
     Unavailable {
@@ -105,7 +116,10 @@ impl VaultError {
                 "wait; every client of the vault shares its limit, so read less often or spread \
                  the objects over vaults"
             }
-            Self::Unavailable { .. } => "wait, and see the health of Key Vault in the region",
+            Self::Interrupted => "try again",
+            Self::Unavailable { .. } | Self::LeftAlone { .. } => {
+                "wait, and see the health of Key Vault in the region"
+            }
             Self::Unexpected(_) | Self::Malformed { .. } => {
                 "check that the host is a Key Vault and that no proxy answers in its place"
             }
@@ -133,16 +147,46 @@ impl VaultError {
             }
             Self::Throttled { retry_after, .. } => RetryClass::Throttled { after: *retry_after },
             Self::Unavailable { retry_after: Some(after), .. }
-            | Self::CoolingDown { remaining: after, .. } => {
+            | Self::CoolingDown { remaining: after, .. }
+            | Self::LeftAlone { remaining: after, .. } => {
                 RetryClass::Throttled { after: Some(*after) }
             }
             Self::Token { source } => {
                 TokenError::of(source).map_or(RetryClass::Transient, TokenError::retry_class)
             }
             Self::Unavailable { .. }
+            | Self::Interrupted
             | Self::Unexpected(_)
             | Self::Malformed { .. }
             | Self::Unreachable { .. } => RetryClass::Transient,
+        }
+    }
+
+    /// Whether the vault, or the service that issues tokens for it, is not there: it was not
+    /// reached, fails, or throttles. What refuses the identity or the object is there.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Throttled { .. }
+            | Self::CoolingDown { .. }
+            | Self::LeftAlone { .. }
+            | Self::Unavailable { .. }
+            | Self::Unreachable { .. } => true,
+            Self::Token { source } => TokenError::of(source).is_some_and(TokenError::is_outage),
+            _ => false,
+        }
+    }
+
+    /// Whether the identity, or the way it proves itself, was refused, or the object is gone: what
+    /// was read before may not be read any more.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::NotFound(_)
+            | Self::Disabled(_)
+            | Self::Forbidden(_)
+            | Self::Unauthorized(_)
+            | Self::Untrusted { .. } => true,
+            Self::Token { source } => TokenError::of(source).is_some_and(TokenError::is_refusal),
+            _ => false,
         }
     }
 

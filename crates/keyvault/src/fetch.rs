@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lanyard_api::{ObjectEntry, ObjectKind, ObjectVersion, ProviderParameters};
@@ -19,7 +20,7 @@ use crate::source::{
 const CONCURRENT_READS: usize = 8;
 
 /// An object as a class names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ObjectReference {
     /// `objectType`.
     pub kind: ObjectKind,
@@ -40,7 +41,7 @@ impl fmt::Display for ObjectReference {
 }
 
 /// An object could not be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The vault did not give the object.
@@ -50,7 +51,7 @@ pub enum ReadError {
         object: ObjectReference,
         /// What came back.
         #[source]
-        source: Box<VaultError>,
+        source: Arc<VaultError>,
     },
     /// The vault did not list the versions of an object.
     #[error("could not list the versions of {object}")]
@@ -59,7 +60,7 @@ pub enum ReadError {
         object: ObjectReference,
         /// What came back.
         #[source]
-        source: Box<VaultError>,
+        source: Arc<VaultError>,
     },
     /// The listed versions are not what the history needs.
     #[error("could not choose the version history of {object}")]
@@ -160,6 +161,52 @@ impl FetchedObject {
     }
 }
 
+/// Where objects are read for a class: a vault itself, or what is shared of it.
+#[async_trait]
+pub(crate) trait ObjectSource: Send + Sync {
+    /// Reads an object.
+    async fn object(&self, object: &ObjectReference) -> Result<Arc<VaultObject>, Arc<VaultError>>;
+
+    /// Lists the versions of an object; that of the reference does not count.
+    async fn versions(
+        &self,
+        object: &ObjectReference,
+    ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultError>>;
+}
+
+/// A vault itself.
+struct Unshared<'a>(&'a dyn SecretSource);
+
+#[async_trait]
+impl ObjectSource for Unshared<'_> {
+    async fn object(&self, object: &ObjectReference) -> Result<Arc<VaultObject>, Arc<VaultError>> {
+        fetch_object(object, self.0).await.map(Arc::new).map_err(Arc::new)
+    }
+
+    async fn versions(
+        &self,
+        object: &ObjectReference,
+    ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultError>> {
+        let listed = self.0.fetch_versions(object.kind, &object.name).await;
+        listed.map(Arc::new).map_err(Arc::new)
+    }
+}
+
+/// Reads one object from a vault.
+pub(crate) async fn fetch_object(
+    object: &ObjectReference,
+    source: &dyn SecretSource,
+) -> Result<VaultObject, VaultError> {
+    let (name, version) = (&object.name, object.version.as_ref());
+    match object.kind {
+        ObjectKind::Secret => source.fetch_secret(name, version).await.map(VaultObject::Secret),
+        ObjectKind::Key => source.fetch_key(name, version).await.map(VaultObject::Key),
+        ObjectKind::Certificate => {
+            source.fetch_certificate(name, version).await.map(VaultObject::Certificate)
+        }
+    }
+}
+
 /// Reads every object that a class asks for, in the order of its entries: one read for each
 /// distinct object and version, a bounded number of them at once. The first failure in that order
 /// is the one that is told.
@@ -167,8 +214,16 @@ pub async fn fetch_objects(
     parameters: &ProviderParameters,
     source: &dyn SecretSource,
 ) -> Result<Vec<FetchedObject>, ReadError> {
-    let histories = fetch_histories(&parameters.objects, source).await?;
-    let wanted: Vec<Wanted<'_>> = wanted_objects(&parameters.objects, &histories);
+    fetch_entries(&parameters.objects, &Unshared(source)).await
+}
+
+/// The same from any source of objects.
+pub(crate) async fn fetch_entries(
+    entries: &[ObjectEntry],
+    source: &dyn ObjectSource,
+) -> Result<Vec<FetchedObject>, ReadError> {
+    let histories = fetch_histories(entries, source).await?;
+    let wanted: Vec<Wanted<'_>> = wanted_objects(entries, &histories);
     let mut distinct: Vec<&ObjectReference> = Vec::new();
     for want in &wanted {
         if !distinct.contains(&&want.object) {
@@ -178,7 +233,7 @@ pub async fn fetch_objects(
     // Boxed one by one: a stream over a closure would keep callers from being `Send`.
     let mut reads = Vec::with_capacity(distinct.len());
     for object in &distinct {
-        reads.push(fetch_object(object, source).boxed());
+        reads.push(read_object(object, source).boxed());
     }
     let objects: Vec<Arc<VaultObject>> =
         stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
@@ -200,7 +255,7 @@ struct Wanted<'a> {
 /// The versions of each entry that asks for a history; none for the others.
 async fn fetch_histories(
     entries: &[ObjectEntry],
-    source: &dyn SecretSource,
+    source: &dyn ObjectSource,
 ) -> Result<Vec<Vec<ObjectVersion>>, ReadError> {
     let mut distinct: Vec<ObjectReference> = Vec::new();
     for entry in entries.iter().filter(|entry| entry.history > 1) {
@@ -227,12 +282,10 @@ async fn fetch_histories(
 
 async fn fetch_list(
     object: &ObjectReference,
-    source: &dyn SecretSource,
-) -> Result<Vec<ListedVersion>, ReadError> {
-    source.fetch_versions(object.kind, &object.name).await.map_err(|error| {
-        let (object, source) = (object.clone(), Box::new(error));
-        ReadError::Versions { object, source }
-    })
+    source: &dyn ObjectSource,
+) -> Result<Arc<Vec<ListedVersion>>, ReadError> {
+    let listed = source.versions(object).await;
+    listed.map_err(|source| ReadError::Versions { object: object.clone(), source })
 }
 
 fn choose_history(
@@ -266,20 +319,10 @@ fn reference(entry: &ObjectEntry, version: Option<ObjectVersion>) -> ObjectRefer
     ObjectReference { kind: entry.kind, name: entry.name.clone(), version }
 }
 
-async fn fetch_object(
+async fn read_object(
     object: &ObjectReference,
-    source: &dyn SecretSource,
+    source: &dyn ObjectSource,
 ) -> Result<Arc<VaultObject>, ReadError> {
-    let (name, version) = (&object.name, object.version.as_ref());
-    let fetched = match object.kind {
-        ObjectKind::Secret => source.fetch_secret(name, version).await.map(VaultObject::Secret),
-        ObjectKind::Key => source.fetch_key(name, version).await.map(VaultObject::Key),
-        ObjectKind::Certificate => {
-            source.fetch_certificate(name, version).await.map(VaultObject::Certificate)
-        }
-    };
-    fetched.map(Arc::new).map_err(|error| {
-        let (object, source) = (object.clone(), Box::new(error));
-        ReadError::Object { object, source }
-    })
+    let read = source.object(object).await;
+    read.map_err(|source| ReadError::Object { object: object.clone(), source })
 }

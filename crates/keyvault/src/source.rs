@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -68,6 +69,12 @@ impl ObjectAttributes {
     /// The tag `renew_after`, where it is an RFC 3339 time.
     pub fn renew_after(&self) -> Option<Timestamp> {
         self.tags.get("renew_after")?.parse().ok()
+    }
+
+    /// How far the nearest renewal or expiry is from `now`, before or behind.
+    pub(crate) fn distance_to_change(&self, now: Timestamp) -> Option<Duration> {
+        let times = [self.renew_after(), self.expires];
+        times.into_iter().flatten().map(|time| time.duration_since(now).unsigned_abs()).min()
     }
 }
 

@@ -64,9 +64,9 @@ pub use order::{InvalidOrder, MountOrder, OrderProblem, OrderRules, TokensProble
 pub use path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
 pub use payload::{FileEntry, PayloadProblem};
 pub use provider::{
-    FillRequest, FilledFile, Filling, ObjectVersion, ParseProviderNameError, PodOverrides,
-    Provider, ProviderName, ProviderRegistry, Refusal, ServedProvider, SocketProviders,
-    SocketSettings, Stamps, Urgency,
+    AzureProvider, AzureProviderSettings, FillRequest, FilledFile, Filling, ObjectVersion,
+    ParseProviderNameError, PodOverrides, Provider, ProviderName, ProviderRegistry, Refusal,
+    ServedProvider, SocketProviders, SocketSettings, Stamps, Urgency,
 };
 pub use publisher::{
     PublishFailure, Publisher, PublisherParts, PublisherSettings, Recovered, Refreshed, VolumeState,

@@ -4,6 +4,7 @@
 //! protocol of the Secrets Store CSI driver. The publisher does not know which it talks to.
 
 mod attributes;
+mod azure;
 mod name;
 mod registry;
 mod serve;
@@ -22,6 +23,7 @@ use lanyard_vocabulary::{Healing, OutcomeCode};
 use crate::path::FilePath;
 
 pub use attributes::PodOverrides;
+pub use azure::{AzureProvider, AzureProviderSettings};
 pub use name::{ParseProviderNameError, ProviderName};
 pub use registry::ProviderRegistry;
 pub use serve::ServedProvider;

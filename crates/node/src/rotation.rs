@@ -34,6 +34,7 @@ mod rotator;
 mod volume_clock;
 mod wishes;
 
+pub(crate) use cadence::floor as shortest_wait;
 pub use decision::{Decision, Look, Reason, decide};
 pub use interval::{IntervalBounds, IntervalProblem, ParseIntervalError, PollInterval};
 pub use proof_state::{ProofState, proof_state};

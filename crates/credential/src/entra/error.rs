@@ -40,13 +40,13 @@ pub(crate) struct Asked<'a> {
     pub(crate) client_id: &'a str,
     pub(crate) request_id: Uuid,
     /// What must not appear in the error, whatever the answer echoes.
-    pub(crate) assertion: &'a str,
+    pub(crate) proof: &'a str,
 }
 
 impl EntraError {
     /// Reads an answer that is not a success; `now` is when it arrived.
     pub(crate) fn read(asked: Asked<'_>, response: &RawResponse, now: Timestamp) -> Self {
-        let secrets = [asked.assertion];
+        let secrets = [asked.proof];
         let headers = response.headers();
         Self {
             endpoint: display_url(asked.endpoint),

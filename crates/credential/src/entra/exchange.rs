@@ -1,4 +1,4 @@
-//! One exchange with Entra: an assertion for a token.
+//! One exchange with Entra: the proof of an identity for a token.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use azure_core::http::{RawResponse, Request, StatusCode, Url};
 use uuid::Uuid;
 
 use super::error::{Asked, EntraError, display_url};
-use super::request::Form;
+use super::request::{Form, Proof};
 use super::response::parse_token_response;
 use crate::token::error::{RetryClass, TokenError};
 use crate::token::source::IssuedToken;
 use crate::transport::sender::{Exchange, TokenTransport};
 
-/// An assertion to be exchanged for a token.
-pub(crate) struct AssertionExchange<'a> {
+/// The proof of an identity, to be exchanged for a token.
+pub(crate) struct ProofExchange<'a> {
     pub(crate) endpoint: &'a Url,
     pub(crate) client_id: &'a str,
     pub(crate) scope: &'a str,
-    pub(crate) assertion: &'a str,
+    pub(crate) proof: Proof<'a>,
     pub(crate) claims: Option<&'a str>,
     /// One id for the request and its repetitions.
     pub(crate) request_id: Uuid,
 }
 
-impl AssertionExchange<'_> {
-    /// Sends the assertion and reads the token; `generation` is whose key signed it.
+impl ProofExchange<'_> {
+    /// Sends the proof and reads the token; `generation` is whose key signed it.
     pub(crate) async fn fetch(
         &self,
         transport: &TokenTransport,
@@ -56,13 +56,13 @@ impl AssertionExchange<'_> {
             endpoint: self.endpoint,
             client_id: self.client_id,
             request_id: self.request_id,
-            assertion: self.assertion,
+            proof: self.proof.expose(),
         };
         EntraError::read(asked, response, now)
     }
 }
 
-impl Exchange for AssertionExchange<'_> {
+impl Exchange for ProofExchange<'_> {
     fn endpoint(&self) -> &Url {
         self.endpoint
     }
@@ -71,7 +71,7 @@ impl Exchange for AssertionExchange<'_> {
         let form = Form {
             client_id: self.client_id,
             scope: self.scope,
-            assertion: self.assertion,
+            proof: self.proof,
             claims: self.claims,
         };
         form.to_request(self.endpoint, self.request_id)
@@ -107,11 +107,11 @@ mod tests {
     async fn asked(status: u16, body: String) -> Bench {
         let bench = Bench::new(move |_, _| Reply::status(status, &body));
         let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
-        let exchange = AssertionExchange {
+        let exchange = ProofExchange {
             endpoint: &endpoint,
             client_id: "client",
             scope: "s",
-            assertion: "a.b.c",
+            proof: Proof::Assertion("a.b.c"),
             claims: None,
             request_id: Uuid::nil(),
         };

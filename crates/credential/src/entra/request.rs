@@ -7,16 +7,34 @@ use url::form_urlencoded::Serializer;
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
+/// What proves that the client is who it says: a secret either way.
+#[derive(Clone, Copy)]
+pub(crate) enum Proof<'a> {
+    /// A signed JWT (RFC 7523 2.2).
+    Assertion(&'a str),
+    /// A shared secret (RFC 6749 2.3.1).
+    Secret(&'a str),
+}
+
+impl<'a> Proof<'a> {
+    /// What must not appear anywhere but in the request.
+    pub(crate) fn expose(self) -> &'a str {
+        match self {
+            Self::Assertion(text) | Self::Secret(text) => text,
+        }
+    }
+}
+
 /// What one token request says.
 pub(crate) struct Form<'a> {
     pub(crate) client_id: &'a str,
     pub(crate) scope: &'a str,
-    pub(crate) assertion: &'a str,
+    pub(crate) proof: Proof<'a>,
     pub(crate) claims: Option<&'a str>,
 }
 
 impl Form<'_> {
-    /// The request. Its body holds the assertion and is wiped when the last copy is dropped.
+    /// The request. Its body holds the proof and is wiped when the last copy is dropped.
     pub(crate) fn to_request(&self, endpoint: &Url, request_id: Uuid) -> Request {
         let mut request = Request::new(endpoint.clone(), Method::Post);
         request.insert_header(CONTENT_TYPE, content_type::APPLICATION_X_WWW_FORM_URLENCODED);
@@ -32,15 +50,20 @@ impl Form<'_> {
     }
 
     fn encode(&self) -> String {
-        // Room for all of it at once: a buffer that grows leaves copies of the assertion behind.
-        let lengths = [self.client_id, self.scope, self.assertion, self.claims.unwrap_or_default()];
+        // Room for all of it at once: a buffer that grows leaves copies of the proof behind.
+        let claims = self.claims.unwrap_or_default();
+        let lengths = [self.client_id, self.scope, self.proof.expose(), claims];
         let capacity = 512 + 3 * lengths.iter().map(|text| text.len()).sum::<usize>();
         let mut form = Serializer::new(String::with_capacity(capacity));
         form.append_pair("client_id", self.client_id)
             .append_pair("grant_type", "client_credentials")
-            .append_pair("scope", self.scope)
-            .append_pair("client_assertion_type", ASSERTION_TYPE)
-            .append_pair("client_assertion", self.assertion);
+            .append_pair("scope", self.scope);
+        match self.proof {
+            Proof::Assertion(assertion) => form
+                .append_pair("client_assertion_type", ASSERTION_TYPE)
+                .append_pair("client_assertion", assertion),
+            Proof::Secret(secret) => form.append_pair("client_secret", secret),
+        };
         if let Some(claims) = self.claims {
             form.append_pair("claims", claims);
         }
@@ -59,9 +82,8 @@ mod tests {
     use super::*;
 
     fn encoded(claims: Option<&str>) -> String {
-        let form =
-            Form { client_id: "client", scope: "https://x/.default", assertion: "a.b.c", claims };
-        form.encode()
+        let (scope, proof) = ("https://x/.default", Proof::Assertion("a.b.c"));
+        Form { client_id: "client", scope, proof, claims }.encode()
     }
 
     #[test]
@@ -76,16 +98,27 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_sent_in_the_place_of_an_assertion() {
+        let proof = Proof::Secret("p&w");
+        let form = Form { client_id: "c", scope: "s", proof, claims: None };
+        assert_eq!(
+            form.encode(),
+            "client_id=c&grant_type=client_credentials&scope=s&client_secret=p%26w"
+        );
+    }
+
+    #[test]
     fn the_form_never_grows_beyond_its_first_buffer() {
         let text = "%".repeat(4_000);
-        let form = Form { client_id: "c", scope: "s", assertion: &text, claims: Some(&text) };
+        let proof = Proof::Assertion(&text);
+        let form = Form { client_id: "c", scope: "s", proof, claims: Some(&text) };
         let encoded = form.encode();
         assert_eq!(encoded.capacity(), 512 + 3 * 8_002);
     }
 
     #[test]
     fn the_request_carries_the_id_that_support_asks_for() {
-        let form = Form { client_id: "c", scope: "s", assertion: "a", claims: None };
+        let form = Form { client_id: "c", scope: "s", proof: Proof::Assertion("a"), claims: None };
         let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
         let request = form.to_request(&endpoint, Uuid::from_u128(7));
         assert_eq!(

@@ -3,14 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
+use super::TokenOrigin;
 use crate::secret::SecretText;
 use crate::token::error::TokenError;
+use crate::transport::sender::TokenTransport;
 
 /// The variable that names the file by convention.
 pub(super) const VARIABLE: &str = "AZURE_FEDERATED_TOKEN_FILE";
@@ -33,16 +36,19 @@ impl TokenFile {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+}
 
-    /// Reads the file.
-    pub(super) async fn load(&self) -> Result<FederatedToken, TokenError> {
+#[async_trait]
+impl TokenOrigin for TokenFile {
+    async fn load(&self, _transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError> {
         let content = tokio::fs::read(&self.path).await.map_err(|error| TokenError::TokenFile {
             path: self.path.clone(),
             variable: VARIABLE,
             source: Arc::new(error),
         })?;
         let content = Zeroizing::new(content);
-        FederatedToken::parse(&content).map_err(|problem| TokenError::TokenFileContent {
+        let token = FederatedToken::parse(&content);
+        token.map(Arc::new).map_err(|problem| TokenError::TokenFileContent {
             path: self.path.clone(),
             variable: VARIABLE,
             problem,
@@ -52,7 +58,7 @@ impl TokenFile {
 
 impl FederatedToken {
     /// Takes one compact JWT with white space around it.
-    fn parse(content: &[u8]) -> Result<Self, &'static str> {
+    pub(super) fn parse(content: &[u8]) -> Result<Self, &'static str> {
         let text = str::from_utf8(content).or(Err("is not text"))?.trim();
         if text.is_empty() {
             return Err("is empty");
@@ -68,6 +74,11 @@ impl FederatedToken {
     /// The compact JWT, for the request form.
     pub(super) fn text(&self) -> &str {
         self.0.expose()
+    }
+
+    /// When the token expires, as it says itself.
+    pub(super) fn expires(&self) -> Option<Timestamp> {
+        Timestamp::from_second(self.claims()?.exp?).ok()
     }
 
     pub(super) fn is_same(&self, other: &Self) -> bool {

@@ -7,7 +7,8 @@ const VAULT: &str = "https://vault.azure.net/.default";
 fn credential(bench: &Bench, settings: ManagedIdentitySettings) -> Arc<ManagedIdentityCredential> {
     let options = bench.options();
     let transport = options.client.transport.clone().unwrap();
-    ManagedIdentityCredential::over(settings, options, transport).unwrap()
+    let transport = ManagedIdentityTransport::over(options, transport);
+    ManagedIdentityCredential::sharing(settings, &transport).unwrap()
 }
 
 fn imds(bench: &Bench) -> Arc<ManagedIdentityCredential> {

@@ -10,7 +10,8 @@ use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
 use super::KeyHealth;
-use crate::entra::exchange::AssertionExchange;
+use crate::entra::exchange::ProofExchange;
+use crate::entra::request::Proof;
 use crate::file::{CredentialFile, Reload};
 use crate::generation::Generation;
 use crate::health::LastTokenError;
@@ -82,11 +83,11 @@ impl CertificateSource {
             generation: number,
             source: Arc::new(error),
         })?;
-        let exchange = AssertionExchange {
+        let exchange = ProofExchange {
             endpoint,
             client_id: generation.client_id().as_str(),
             scope: &key.scope,
-            assertion: assertion.as_str(),
+            proof: Proof::Assertion(assertion.as_str()),
             claims: claims.as_deref(),
             request_id: self.transport.randomness().uuid(),
         };

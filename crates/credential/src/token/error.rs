@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
+use jiff::Timestamp;
 
 use crate::assertion::AssertionError;
 use crate::entra::error::EntraError;
@@ -119,6 +120,18 @@ pub enum TokenError {
         /// What the system said.
         #[source]
         source: Arc<io::Error>,
+    },
+    /// The federated token that was handed over is none.
+    #[error("the federated token {problem}")]
+    HeldToken {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The federated token that was handed over has expired, so that Entra was not asked.
+    #[error("the federated token expired at {expired}")]
+    HeldTokenExpired {
+        /// When it expired.
+        expired: Timestamp,
     },
     /// The federated token file can be read, but holds no token.
     #[error("the federated token file {} ({variable}) {problem}", path.display())]
@@ -243,6 +256,12 @@ impl TokenError {
             Self::TokenFileContent { .. } => {
                 "the file must hold one service account token (a JWT) and nothing else"
             }
+            Self::HeldToken { .. } => {
+                "hand over one service account token (a JWT), as the kubelet gives it"
+            }
+            Self::HeldTokenExpired { .. } => {
+                "wait for a newer token: the kubelet brings one when it publishes the volume again"
+            }
             Self::NoRuntime => "call from async code that tokio runs",
             Self::OutOfPatience { .. } => {
                 "wait longer; the request goes on, and the credential's health says how it ends"
@@ -262,13 +281,15 @@ impl TokenError {
             | Self::InvalidClaims
             | Self::Unsupported { .. }
             | Self::NoRuntime => RetryClass::Invalid,
-            Self::Assertion { .. } | Self::TokenFile { .. } | Self::TokenFileContent { .. } => {
-                RetryClass::Denied
-            }
+            Self::Assertion { .. }
+            | Self::TokenFile { .. }
+            | Self::TokenFileContent { .. }
+            | Self::HeldToken { .. } => RetryClass::Denied,
             Self::Unreadable { .. }
             | Self::Unreachable { .. }
             | Self::TimedOut { .. }
             | Self::Crowded { .. }
+            | Self::HeldTokenExpired { .. }
             | Self::OutOfPatience { .. }
             | Self::Abandoned => RetryClass::Transient,
             Self::CoolingDown { remaining, .. } => {
@@ -290,6 +311,28 @@ impl TokenError {
             | Self::Unsupported { .. } => true,
             _ => false,
         }
+    }
+
+    /// Whether the token service is to blame and not the identity: it was not reached, failed,
+    /// throttles, or something else answered in its place. A refusal is none of that, whatever
+    /// its retry class says.
+    pub fn is_outage(&self) -> bool {
+        let failed = |status: u16| status == 429 || status >= 500;
+        match self {
+            Self::Refused(error) => failed(error.status()),
+            Self::ManagedIdentity(error) => error.status() == 410 || failed(error.status()),
+            Self::Unreadable { .. }
+            | Self::Unreachable { .. }
+            | Self::TimedOut { .. }
+            | Self::CoolingDown { .. }
+            | Self::Crowded { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a token service answered and refused the identity.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::ManagedIdentity(_)) && !self.is_outage()
     }
 
     /// The response, where a service answered and refused; secrets are taken out of its body.

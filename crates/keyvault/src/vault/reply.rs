@@ -2,7 +2,7 @@
 
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
-use lanyard_azure::CoolingError;
+use lanyard_azure::{CoolingCause, CoolingError};
 use lanyard_credential::reply;
 use serde::Deserialize;
 
@@ -10,8 +10,12 @@ use crate::error::{VaultError, VaultReply};
 
 /// Classifies an error of the clients.
 pub(crate) fn vault_error(error: azure_core::Error) -> VaultError {
-    if let Some(CoolingError { host, remaining }) = CoolingError::of(&error) {
-        return VaultError::CoolingDown { host: host.clone(), remaining: *remaining };
+    if let Some(CoolingError { host, because, remaining }) = CoolingError::of(&error) {
+        let (host, remaining) = (host.clone(), *remaining);
+        return match because {
+            CoolingCause::Throttled => VaultError::CoolingDown { host, remaining },
+            CoolingCause::Outage => VaultError::LeftAlone { host, remaining },
+        };
     }
     match error.kind() {
         ErrorKind::HttpResponse { status, raw_response, .. } => {

@@ -5,7 +5,7 @@ use azure_core::credentials::{AccessToken, TokenRequestOptions};
 use azure_core::error::ErrorKind;
 use azure_core::http::headers::{AUTHORIZATION, HeaderName, Headers};
 use azure_core::http::{AsyncRawResponse, HttpClient, Request, StatusCode, Transport};
-use lanyard_azure::CoolingError;
+use lanyard_azure::{CoolingCause, CoolingError};
 use lanyard_credential::{RetryClass, TokenError};
 use lanyard_vocabulary::{Cloud, Hop};
 
@@ -378,7 +378,11 @@ async fn a_service_that_echoes_the_request_does_not_put_the_token_into_the_error
 #[test]
 fn a_cool_down_of_the_transport_is_throttling_and_tells_the_rest_of_the_pause() {
     let remaining = Duration::from_secs(30);
-    let cooling = CoolingError { host: "kv1.vault.azure.net".to_owned(), remaining };
+    let cooling = CoolingError {
+        host: "kv1.vault.azure.net".to_owned(),
+        because: CoolingCause::Throttled,
+        remaining,
+    };
     let error = vault_error(azure_core::Error::new(ErrorKind::Other, cooling));
     assert_eq!(error.retry(), RetryClass::Throttled { after: Some(remaining) });
     assert_eq!(error.hop(), Hop::VaultRead);

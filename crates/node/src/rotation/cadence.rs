@@ -28,7 +28,7 @@ pub(super) fn wait(
 }
 
 /// The shortest wait in health.
-pub(super) fn floor(interval: PollInterval) -> Duration {
+pub(crate) fn floor(interval: PollInterval) -> Duration {
     let interval = interval.duration();
     (interval / 4).max(LEAST_FLOOR).min(interval)
 }

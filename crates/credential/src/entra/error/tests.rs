@@ -16,7 +16,7 @@ fn read(status: u16, headers: &[(&'static str, &'static str)], body: &str) -> En
         endpoint: &endpoint,
         client_id: "client-1",
         request_id: Uuid::from_u128(1),
-        assertion: "planted.marker.assertion",
+        proof: "planted.marker.assertion",
     };
     EntraError::read(asked, &response, Timestamp::from_second(NOW).unwrap())
 }

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::entra::exchange::AssertionExchange;
+use crate::entra::exchange::ProofExchange;
+use crate::entra::request::Proof;
 use crate::scripted::{Bench, Reply};
 
 const VAULT: &str = "https://vault.azure.net/.default";
@@ -25,11 +26,11 @@ impl TokenSource for FixedSource {
     async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
         let claims = key.variant.claims_parameter()?;
         let endpoint = "https://login.example/t/oauth2/v2.0/token".parse().unwrap();
-        let exchange = AssertionExchange {
+        let exchange = ProofExchange {
             endpoint: &endpoint,
             client_id: "client",
             scope: &key.scope,
-            assertion: "a.b.c",
+            proof: Proof::Assertion("a.b.c"),
             claims: claims.as_deref(),
             request_id: Uuid::nil(),
         };

@@ -1,0 +1,139 @@
+//! The credential of an application that has a client secret.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use azure_core::http::Url;
+
+use crate::entra::exchange::ProofExchange;
+use crate::entra::request::Proof;
+use crate::health::TokenHealth;
+use crate::identity::{Authority, ClientId, TenantId};
+use crate::secret::SecretText;
+use crate::token::engine::TokenEngine;
+use crate::token::error::TokenError;
+use crate::token::request::TokenKey;
+use crate::token::source::{IssuedToken, TokenSource};
+use crate::transport::sender::TokenTransport;
+
+/// A credential that signs in with a client secret (RFC 6749 4.4).
+///
+/// A secret is the weakest proof there is: it travels with each request, and whoever has read it
+/// once is the application. It is here because classes that use `nodePublishSecretRef` are.
+#[derive(Debug)]
+pub struct ClientSecretCredential {
+    engine: TokenEngine<SecretSource>,
+}
+
+impl ClientSecretCredential {
+    /// A credential of `client` in `tenant`.
+    pub fn new(
+        tenant: &TenantId,
+        client: ClientId,
+        authority: &Authority,
+        secret: SecretText,
+        transport: &TokenTransport,
+    ) -> Arc<Self> {
+        let source = SecretSource {
+            endpoint: authority.token_endpoint(tenant),
+            authority: authority.clone(),
+            client,
+            secret,
+            transport: transport.clone(),
+        };
+        Arc::new(Self { engine: TokenEngine::new(source, transport) })
+    }
+
+    /// What is held and what happened.
+    pub fn health(&self) -> TokenHealth {
+        self.engine.health()
+    }
+}
+
+#[async_trait]
+impl TokenCredential for ClientSecretCredential {
+    async fn get_token(
+        &self,
+        scopes: &[&str],
+        options: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        self.engine.access_token(scopes, options).await
+    }
+}
+
+#[derive(Debug)]
+struct SecretSource {
+    endpoint: Url,
+    authority: Authority,
+    client: ClientId,
+    secret: SecretText,
+    transport: TokenTransport,
+}
+
+#[async_trait]
+impl TokenSource for SecretSource {
+    async fn fetch_token(&self, key: &TokenKey) -> Result<IssuedToken, TokenError> {
+        let claims = key.variant.claims_parameter()?;
+        let other = key.variant.tenant.as_ref();
+        let other = other.map(|tenant| self.authority.token_endpoint(tenant));
+        let exchange = ProofExchange {
+            endpoint: other.as_ref().unwrap_or(&self.endpoint),
+            client_id: self.client.as_str(),
+            scope: &key.scope,
+            proof: Proof::Secret(self.secret.expose()),
+            claims: claims.as_deref(),
+            request_id: self.transport.randomness().uuid(),
+        };
+        exchange.fetch(&self.transport, 0).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Bench, Reply};
+
+    const VAULT: &str = "https://vault.azure.net/.default";
+
+    fn credential(bench: &Bench) -> Arc<ClientSecretCredential> {
+        let authority = "https://login.example".parse().unwrap();
+        let secret = SecretText::from("planted marker/of~a secret");
+        let client = "client".parse().unwrap();
+        let transport = bench.transport();
+        let tenant = "tenant".parse().unwrap();
+        ClientSecretCredential::new(&tenant, client, &authority, secret, &transport)
+    }
+
+    #[tokio::test]
+    async fn the_secret_is_exchanged_once_and_the_token_is_kept() {
+        let bench = Bench::new(|_, _| Reply::token("t", 3_600));
+        let credential = credential(&bench);
+        for _ in 0..3 {
+            let token = bench.drive(credential.get_token(&[VAULT], None)).await.unwrap();
+            assert_eq!(token.token.secret(), "t");
+        }
+        assert_eq!(bench.script.requests(), 1);
+        let seen = bench.script.seen(0);
+        assert_eq!(seen.url.as_str(), "https://login.example/tenant/oauth2/v2.0/token");
+        assert_eq!(seen.field("client_secret").unwrap(), "planted marker/of~a secret");
+        assert_eq!(seen.field("client_assertion"), None);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_echoes_the_secret_gives_it_away_to_nobody() {
+        let echo = |seen: &crate::scripted::Seen, _| {
+            let secret = seen.field("client_secret").unwrap();
+            let text = format!("AADSTS7000215: Invalid client secret provided: {secret}");
+            let body = serde_json::json!({"error": "invalid_client", "error_description": text});
+            Reply::status(401, &body.to_string())
+        };
+        let bench = Bench::new(echo);
+        let credential = credential(&bench);
+        let error = bench.drive(credential.get_token(&[VAULT], None)).await.unwrap_err();
+        let error = TokenError::of(&error).unwrap();
+        let told = format!("{error} {error:?} {credential:?} {:?}", error.hint());
+        assert!(!told.contains("planted"), "{told}");
+        assert!(!error.is_outage());
+    }
+}

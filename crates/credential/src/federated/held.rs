@@ -1,0 +1,176 @@
+//! The credential of a token that the program holds on somebody's behalf.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+
+use super::token_file::FederatedToken;
+use super::{FederatedSource, TokenOrigin};
+use crate::health::TokenHealth;
+use crate::identity::{Authority, ClientId, TenantId};
+use crate::token::engine::TokenEngine;
+use crate::token::error::TokenError;
+use crate::transport::sender::TokenTransport;
+
+/// A credential that exchanges a federated token which is handed over in memory: a node agent
+/// holds the tokens of the pods that it works for.
+///
+/// A newer token takes the place of the older one by [`Self::replace_token`] and costs no exchange:
+/// the access tokens that are cached stay, because they are the same identity's.
+#[derive(Debug)]
+pub struct HeldTokenCredential {
+    engine: TokenEngine<FederatedSource<HeldToken>>,
+}
+
+impl HeldTokenCredential {
+    /// A credential of `client` in `tenant` with the compact JWT `token`.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError::HeldToken`] if the bytes are no JWT.
+    pub fn new(
+        tenant: TenantId,
+        client: ClientId,
+        authority: &Authority,
+        token: &[u8],
+        transport: &TokenTransport,
+    ) -> Result<Arc<Self>, TokenError> {
+        let held = HeldToken(ArcSwap::from(parse(token)?));
+        let source = FederatedSource::new(held, tenant, client, authority, transport);
+        Ok(Arc::new(Self { engine: TokenEngine::new(source, transport) }))
+    }
+
+    /// Takes `token` in the place of the one that is held, unless that one lives longer. Failures
+    /// that are remembered are forgotten then: the older token may have caused them.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenError::HeldToken`] if the bytes are no JWT; the older token stays.
+    pub fn replace_token(&self, token: &[u8]) -> Result<(), TokenError> {
+        let token = parse(token)?;
+        let held = &self.engine.source().origin.0;
+        if token.expires() > held.load().expires() {
+            held.store(token);
+            self.engine.forget_failures();
+        }
+        Ok(())
+    }
+
+    /// What is held and what happened.
+    pub fn health(&self) -> TokenHealth {
+        self.engine.health()
+    }
+}
+
+#[async_trait]
+impl TokenCredential for HeldTokenCredential {
+    async fn get_token(
+        &self,
+        scopes: &[&str],
+        options: Option<TokenRequestOptions<'_>>,
+    ) -> azure_core::Result<AccessToken> {
+        self.engine.access_token(scopes, options).await
+    }
+}
+
+#[derive(Debug)]
+struct HeldToken(ArcSwap<FederatedToken>);
+
+#[async_trait]
+impl TokenOrigin for HeldToken {
+    async fn load(&self, transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError> {
+        let token = self.0.load_full();
+        match token.expires() {
+            Some(expired) if expired <= transport.clock().now() => {
+                Err(TokenError::HeldTokenExpired { expired })
+            }
+            _ => Ok(token),
+        }
+    }
+}
+
+fn parse(token: &[u8]) -> Result<Arc<FederatedToken>, TokenError> {
+    FederatedToken::parse(token).map(Arc::new).map_err(|problem| TokenError::HeldToken { problem })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    use super::*;
+    use crate::scripted::{Bench, Reply};
+    use crate::token::error::RetryClass;
+
+    const VAULT: &str = "https://vault.azure.net/.default";
+    /// The bench begins at this second.
+    const NOW: i64 = 1_795_262_400;
+
+    fn jwt(expires: i64) -> String {
+        let payload = format!(r#"{{"sub":"system:serviceaccount:ns:sa","exp":{expires}}}"#);
+        format!("e30.{}.cGxhbnRlZC1tYXJrZXI", URL_SAFE_NO_PAD.encode(payload))
+    }
+
+    fn credential(bench: &Bench, token: &str) -> Arc<HeldTokenCredential> {
+        let authority = "https://login.example".parse().unwrap();
+        let (tenant, client) = ("tenant".parse().unwrap(), "client".parse().unwrap());
+        let transport = bench.transport();
+        HeldTokenCredential::new(tenant, client, &authority, token.as_bytes(), &transport).unwrap()
+    }
+
+    async fn get(bench: &Bench, credential: &HeldTokenCredential) -> Result<String, TokenError> {
+        match bench.drive(credential.get_token(&[VAULT], None)).await {
+            Ok(token) => Ok(token.token.secret().to_owned()),
+            Err(error) => Err(TokenError::of(&error).unwrap().clone()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_newer_token_costs_no_exchange_until_the_access_token_runs_out() {
+        let bench = Bench::new(|_, number| Reply::token(&format!("t{number}"), 3_600));
+        let credential = credential(&bench, &jwt(NOW + 3_600));
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t0");
+        credential.replace_token(jwt(NOW + 7_200).as_bytes()).unwrap();
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t0");
+        assert_eq!(bench.script.requests(), 1);
+        bench.clock.advance(Duration::from_mins(65));
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t1");
+        assert_eq!(bench.script.seen(1).field("client_assertion").unwrap(), jwt(NOW + 7_200));
+    }
+
+    #[tokio::test]
+    async fn a_token_that_lives_shorter_does_not_take_the_place_of_the_other() {
+        let bench = Bench::new(|_, _| Reply::token("t", 3_600));
+        let credential = credential(&bench, &jwt(NOW + 3_600));
+        credential.replace_token(jwt(NOW + 60).as_bytes()).unwrap();
+        get(&bench, &credential).await.unwrap();
+        assert_eq!(bench.script.seen(0).field("client_assertion").unwrap(), jwt(NOW + 3_600));
+    }
+
+    #[tokio::test]
+    async fn an_expired_token_is_not_shown_to_entra_and_the_next_one_is_at_once() {
+        let bench = Bench::new(|_, _| Reply::token("t", 3_600));
+        let credential = credential(&bench, &jwt(NOW - 1));
+        let error = get(&bench, &credential).await.unwrap_err();
+        assert!(matches!(error, TokenError::HeldTokenExpired { .. }), "{error}");
+        assert_eq!(error.retry_class(), RetryClass::Transient);
+        assert_eq!(bench.script.requests(), 0);
+        credential.replace_token(jwt(NOW + 60).as_bytes()).unwrap();
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_token_is_refused_and_the_token_is_never_printed() {
+        let bench = Bench::new(|seen, _| Reply::status(401, &seen.body));
+        let credential = credential(&bench, &jwt(NOW + 60));
+        let refused = credential.replace_token(b"{\"token\":\"planted\"}").unwrap_err();
+        assert_eq!(refused.to_string(), "the federated token does not hold a JWT");
+        let error = get(&bench, &credential).await.unwrap_err();
+        let told = format!("{error} {error:?} {credential:?} {:?}", error.hint());
+        assert!(!told.contains("cGxhbnRlZC1tYXJrZXI") && !told.contains("planted"), "{told}");
+    }
+}

@@ -1,0 +1,424 @@
+//! The token proxy of AKS identity bindings: token requests go to the cluster's API server, which
+//! passes them on to Entra.
+//!
+//! The request is the one that Entra would get; only its way differs. The proxy tells requests for
+//! itself from those for the Kubernetes API by the server name of the TLS handshake (SNI), which
+//! follows from the cluster's id, and that stands among the names of the API server's certificate.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_lc_rs::digest::{SHA256, digest};
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::{AsyncRawResponse, HttpClient, Request, Url};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::tls::TlsInfo;
+use tokio::sync::Mutex;
+use x509_parser::extensions::GeneralName;
+
+/// Where the token proxy of a cluster is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TokenProxySettings {
+    /// Its URL (`--token-proxy-url`); the API server's name inside the cluster if absent.
+    pub url: Option<String>,
+    /// The server name of the handshake (`--sni-name`); computed from the names in the API
+    /// server's certificate if absent.
+    pub server_name: Option<String>,
+    /// A PEM file with the only roots that are trusted there: the cluster's CA. It is read again
+    /// for each request, because clusters rotate it. Without it, or while there is no such file,
+    /// the roots of the system count.
+    pub ca_file: Option<PathBuf>,
+}
+
+/// Why the token proxy cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TokenProxyError {
+    /// The address of the proxy is not an https URL of a host.
+    #[error("the token proxy's url is not an https url without user name, query and fragment")]
+    Address,
+    /// The server name is not one.
+    #[error("the token proxy's server name is not a host name")]
+    ServerName,
+    /// The file with the roots cannot be read.
+    #[error("cannot read the token proxy's roots in {}", path.display())]
+    CaFile {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The HTTP client cannot be built, most often because the roots are no PEM certificates.
+    #[error("the http client for the token proxy cannot be built")]
+    Client(#[source] reqwest::Error),
+    /// The API server did not answer, so that the server name could not be computed.
+    #[error("the API server at {url} did not show its certificate")]
+    NoCertificate {
+        /// The URL that was asked.
+        url: Url,
+        /// What went wrong, where the request did.
+        #[source]
+        source: Option<reqwest::Error>,
+    },
+    /// The API server's certificate does not name the cluster.
+    #[error(
+        "no name in the API server's certificate has the form \
+         {CLUSTER_PREFIX}<id>{CLUSTER_SUFFIX}"
+    )]
+    NoClusterId,
+}
+
+impl TokenProxyError {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Address => "write it as https://host:port",
+            Self::ServerName => "give the SNI name that AKS documents for the cluster",
+            Self::CaFile { .. } | Self::Client(_) => {
+                "give the cluster's CA as a file of -----BEGIN CERTIFICATE----- blocks"
+            }
+            Self::NoCertificate { .. } => {
+                "check the way to the API server, or give --sni-name so that it is not asked"
+            }
+            Self::NoClusterId => {
+                "the cluster is not one of AKS with identity bindings; give --sni-name if it is"
+            }
+        }
+    }
+}
+
+/// The way to the token proxy of a cluster.
+///
+/// [`Self::into_client`] gives it as the HTTP client of a
+/// [`TokenTransport`](crate::TokenTransport). Nothing is asked before the first token request is.
+#[derive(Debug)]
+pub struct TokenProxy {
+    url: Url,
+    ca_file: Option<PathBuf>,
+    way: Mutex<Known>,
+}
+
+/// What has been found out.
+#[derive(Default)]
+struct Known {
+    server_name: Option<String>,
+    client: Option<Trusting>,
+}
+
+/// A client, and the roots that it was built with.
+struct Trusting {
+    client: Arc<dyn HttpClient>,
+    roots: Option<Vec<u8>>,
+}
+
+/// The client is built over and over; what it trusts is public.
+impl fmt::Debug for Known {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Known")
+            .field("server_name", &self.server_name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TokenProxy {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenProxyError::Address`] and [`TokenProxyError::ServerName`].
+    pub fn parse(settings: TokenProxySettings) -> Result<Self, TokenProxyError> {
+        let text = settings.url.as_deref().map(str::trim).filter(|url| !url.is_empty());
+        let url: Url = text.unwrap_or(API_SERVER).parse().or(Err(TokenProxyError::Address))?;
+        let plain = url.scheme() == "https"
+            && url.has_host()
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if !plain {
+            return Err(TokenProxyError::Address);
+        }
+        let server_name = settings.server_name.as_deref().map(str::trim);
+        let server_name = server_name.filter(|name| !name.is_empty()).map(str::to_owned);
+        if server_name.as_deref().is_some_and(|name| !is_host_name(name)) {
+            return Err(TokenProxyError::ServerName);
+        }
+        let way = Mutex::new(Known { server_name, client: None });
+        Ok(Self { url, ca_file: settings.ca_file, way })
+    }
+
+    /// The proxy as an HTTP client: whatever host a request names, it goes to the proxy.
+    pub fn into_client(self) -> Arc<dyn HttpClient> {
+        Arc::new(self)
+    }
+
+    /// The client for the roots of today, and the server name.
+    async fn way(&self) -> Result<(Arc<dyn HttpClient>, String), TokenProxyError> {
+        let roots = self.load_roots().await?;
+        let mut known = self.way.lock().await;
+        let server_name = if let Some(name) = &known.server_name {
+            name.clone()
+        } else {
+            let certificate = self.fetch_certificate(roots.as_deref()).await?;
+            let cluster = parse_cluster_id(&certificate).ok_or(TokenProxyError::NoClusterId)?;
+            let name = server_name_of(&cluster);
+            tracing::info!(url = %self.url, server_name = name, "found the token proxy");
+            known.server_name.insert(name).clone()
+        };
+        if let Some(trusting) = &known.client
+            && trusting.roots == roots
+        {
+            return Ok((Arc::clone(&trusting.client), server_name));
+        }
+        let resolver = Arc::new(ProxyAddress::of(&self.url));
+        let builder = with_roots(client_builder(), roots.as_deref())?.dns_resolver(resolver);
+        let client = builder.build().map_err(TokenProxyError::Client)?;
+        let client: Arc<dyn HttpClient> = Arc::new(client);
+        known.client = Some(Trusting { client: Arc::clone(&client), roots });
+        Ok((client, server_name))
+    }
+
+    async fn load_roots(&self) -> Result<Option<Vec<u8>>, TokenProxyError> {
+        let Some(path) = &self.ca_file else { return Ok(None) };
+        match tokio::fs::read(path).await {
+            Ok(roots) => Ok(Some(roots)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(TokenProxyError::CaFile { path: path.clone(), source }),
+        }
+    }
+
+    /// The certificate that the API server shows under its own name, DER.
+    async fn fetch_certificate(&self, roots: Option<&[u8]>) -> Result<Vec<u8>, TokenProxyError> {
+        let client = with_roots(client_builder().tls_info(true), roots)?.build();
+        let client = client.map_err(TokenProxyError::Client)?;
+        let failed = |source| TokenProxyError::NoCertificate { url: self.url.clone(), source };
+        let answer = client.get(self.url.clone()).send().await;
+        let answer = answer.map_err(|error| failed(Some(error)))?;
+        let shown = answer.extensions().get::<TlsInfo>().and_then(TlsInfo::peer_certificate);
+        shown.map(<[u8]>::to_vec).ok_or_else(|| failed(None))
+    }
+}
+
+#[async_trait]
+impl HttpClient for TokenProxy {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        let way = self.way().await;
+        let (client, server_name) =
+            way.map_err(|error| Error::new(ErrorKind::Credential, error))?;
+        let mut request = request.clone();
+        let Some(url) = proxied_url(&self.url, request.url(), &server_name) else {
+            return Err(Error::new(ErrorKind::Credential, TokenProxyError::ServerName));
+        };
+        *request.url_mut() = url;
+        request.insert_header("host", host_of(&self.url));
+        client.execute_request(&request).await
+    }
+}
+
+/// Resolves the server name, which is in no DNS, to where the proxy is.
+#[derive(Debug)]
+struct ProxyAddress {
+    host: String,
+    port: u16,
+}
+
+impl ProxyAddress {
+    fn of(url: &Url) -> Self {
+        let host = url.host_str().unwrap_or_default();
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Self { host, port: url.port_or_known_default().unwrap_or(443) }
+    }
+}
+
+impl Resolve for ProxyAddress {
+    fn resolve(&self, _name: Name) -> Resolving {
+        let (host, port) = (self.host.clone(), self.port);
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host.as_str(), port)).await?;
+            let found: Vec<SocketAddr> = found.collect();
+            Ok::<Addrs, _>(Box::new(found.into_iter()))
+        })
+    }
+}
+
+/// HTTP/1.1, where the host of a request and the name of the handshake may differ.
+fn client_builder() -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .no_proxy()
+        .https_only(true)
+        .http1_only()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .timeout(REQUEST_TIMEOUT)
+}
+
+fn with_roots(
+    builder: reqwest::ClientBuilder,
+    roots: Option<&[u8]>,
+) -> Result<reqwest::ClientBuilder, TokenProxyError> {
+    let Some(pem) = roots else { return Ok(builder) };
+    let roots = reqwest::Certificate::from_pem_bundle(pem).map_err(TokenProxyError::Client)?;
+    Ok(builder.tls_certs_only(roots))
+}
+
+/// The URL of a token request on its way through the proxy: path and query stay, below the path of
+/// the proxy.
+fn proxied_url(proxy: &Url, asked: &Url, server_name: &str) -> Option<Url> {
+    let mut url = proxy.clone();
+    url.set_host(Some(server_name)).ok()?;
+    let below = asked.path().trim_start_matches('/');
+    url.set_path(&format!("{}/{below}", proxy.path().trim_end_matches('/')));
+    url.set_query(asked.query());
+    Some(url)
+}
+
+fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// The cluster's id among the DNS names of the API server's certificate (DER).
+fn parse_cluster_id(certificate: &[u8]) -> Option<String> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let names = certificate.subject_alternative_name().ok()??;
+    names.value.general_names.iter().find_map(|name| match name {
+        GeneralName::DNSName(name) => cluster_id_in(name).map(str::to_owned),
+        _ => None,
+    })
+}
+
+fn cluster_id_in(name: &str) -> Option<&str> {
+    let id = name.strip_prefix(CLUSTER_PREFIX)?.strip_suffix(CLUSTER_SUFFIX)?;
+    (!id.is_empty()).then_some(id)
+}
+
+/// The server name for a cluster: a digest of its id, in lower-case base32 with the extended hex
+/// alphabet (RFC 4648 7) and without padding, which fits one DNS label.
+fn server_name_of(cluster: &str) -> String {
+    let digest = digest(&SHA256, format!("{SALT}{cluster}").as_bytes());
+    format!("{LABEL_PREFIX}{}{DOMAIN}", base32_hex(digest.as_ref()))
+}
+
+fn base32_hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
+    let (mut held, mut bits) = (0_u32, 0_u32);
+    let mut push = |value: u32| {
+        // Five bits: always a digit of this radix.
+        text.extend(char::from_digit(value & 0x1f, 32));
+    };
+    for byte in bytes {
+        held = (held << 8 | u32::from(*byte)) & 0xffff;
+        bits += 8;
+        while bits >= 5 {
+            bits -= 5;
+            push(held >> bits);
+        }
+    }
+    if bits > 0 {
+        push(held << (5 - bits));
+    }
+    text
+}
+
+fn is_host_name(text: &str) -> bool {
+    let label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    text.len() <= 253 && text.split('.').all(label)
+}
+
+/// The API server, as every pod of a cluster finds it.
+const API_SERVER: &str = "https://kubernetes.default.svc.cluster.local";
+const CLUSTER_PREFIX: &str = "hcp-kubernetes.";
+const CLUSTER_SUFFIX: &str = ".svc.cluster.local";
+const SALT: &str = "identity-binding";
+/// A label begins with a letter (RFC 1035 2.3.1).
+const LABEL_PREFIX: &str = "a";
+const DOMAIN: &str = ".ests.aks";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base32_is_that_of_the_rfc_in_lower_case_without_padding() {
+        for (bytes, text) in [
+            (&b""[..], ""),
+            (b"f", "co"),
+            (b"fo", "cpng"),
+            (b"foo", "cpnmu"),
+            (b"foob", "cpnmuog"),
+            (b"fooba", "cpnmuoj1"),
+            (b"foobar", "cpnmuoj1e8"),
+        ] {
+            assert_eq!(base32_hex(bytes), text);
+        }
+    }
+
+    #[test]
+    fn the_server_name_is_one_label_under_the_domain_and_differs_by_cluster() {
+        let name = server_name_of("696995ccb303450001b31a18");
+        let label = name.strip_suffix(".ests.aks").unwrap();
+        assert_eq!(label.len(), 53);
+        assert!(label.starts_with('a') && is_host_name(&name), "{name}");
+        assert_ne!(name, server_name_of("abc123def456"));
+    }
+
+    #[test]
+    fn the_cluster_id_is_the_middle_of_its_name() {
+        let cases = [
+            (
+                "hcp-kubernetes.696995ccb303450001b31a18.svc.cluster.local",
+                Some("696995ccb303450001b31a18"),
+            ),
+            ("hcp-kubernetes..svc.cluster.local", None),
+            ("kubernetes.default.svc.cluster.local", None),
+            ("hcp-kubernetes.svc.cluster.local", None),
+        ];
+        for (name, id) in cases {
+            assert_eq!(cluster_id_in(name), id, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_request_keeps_its_path_below_that_of_the_proxy() {
+        let asked: Url =
+            "https://login.microsoftonline.com/t/oauth2/v2.0/token?x=1".parse().unwrap();
+        for (proxy, url) in [
+            ("https://api.local", "https://sni.ests.aks/t/oauth2/v2.0/token?x=1"),
+            (
+                "https://10.0.0.1:6443/base/",
+                "https://sni.ests.aks:6443/base/t/oauth2/v2.0/token?x=1",
+            ),
+        ] {
+            let proxy: Url = proxy.parse().unwrap();
+            assert_eq!(proxied_url(&proxy, &asked, "sni.ests.aks").unwrap().as_str(), url);
+        }
+    }
+
+    #[test]
+    fn settings_that_cannot_be_are_refused() {
+        let parse = |url: &str, name: &str| {
+            let (url, server_name) = (Some(url.to_owned()), Some(name.to_owned()));
+            TokenProxy::parse(TokenProxySettings { url, server_name, ca_file: None })
+        };
+        assert!(parse("", "").is_ok());
+        assert!(parse("https://10.0.0.1:6443", "a.ests.aks").is_ok());
+        for url in ["http://a", "not a url", "https://u:p@a", "https://a/?q=1"] {
+            assert!(matches!(parse(url, ""), Err(TokenProxyError::Address)), "{url}");
+        }
+        for name in ["a b", "a..b", "a/b", "a_b"] {
+            assert!(matches!(parse("", name), Err(TokenProxyError::ServerName)), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The vaults of a node: one read for all volumes that ask for the same, as the same reader.
+
+mod class_read;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lanyard_api::ProviderParameters;
+use lanyard_clock::SharedClock;
+use lanyard_credential::RetryClass;
+use lanyard_vocabulary::Cloud;
+use parking_lot::Mutex;
+
+use self::class_read::{ClassRead, ReadKey};
+use crate::cloud::{CloudError, VaultCloud};
+use crate::decode::{FileOptions, MountedFile, decode_files};
+use crate::fetch::{VaultObject, fetch_entries};
+use crate::files::FetchError;
+use crate::pod::{Pod, Proofs};
+use crate::reader::{IdentityError, identify};
+use crate::readers::{NodeWays, ReaderError, Readers};
+use crate::shared::{Demand, SharedReads};
+use crate::source::ListedVersion;
+use crate::stale::StaleCache;
+
+/// How a node reads vaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeVaultSettings {
+    /// The cloud of classes that name none (`--cloud-name`).
+    pub cloud: Cloud,
+    /// How files are written.
+    pub files: FileOptions,
+    /// How long a value is kept at least for those who take what is not new; it is kept as long
+    /// as the greatest [`Demand::max_age`] that was asked for it.
+    pub keep: Duration,
+}
+
+impl Default for NodeVaultSettings {
+    /// The public cloud, files as upstream, and values kept for two minutes: the default interval
+    /// of rotation.
+    fn default() -> Self {
+        Self { cloud: Cloud::Public, files: FileOptions::default(), keep: Duration::from_mins(2) }
+    }
+}
+
+/// What is read for one volume.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadOrder<'a> {
+    /// What the class asks for.
+    pub parameters: &'a ProviderParameters,
+    /// Whose volume it is.
+    pub pod: &'a Pod,
+    /// What the pod brings to prove who it is.
+    pub proofs: &'a Proofs,
+    /// How new it has to be, and who waits.
+    pub demand: Demand,
+    /// The greatest age of what is served from the sealed cache while the vault is not there;
+    /// nothing where the class does not opt in.
+    pub serve_stale: Option<Duration>,
+}
+
+/// What was read for one volume.
+#[derive(Debug)]
+pub struct VaultReading {
+    /// The files, in the order of the entries.
+    pub files: Vec<MountedFile>,
+    /// Where the sealed cache answered for the vault: since when the vault is not there, as far as
+    /// this process knows.
+    pub stale_since: Option<Timestamp>,
+}
+
+/// A volume's files could not be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NodeVaultError {
+    /// The endpoints of the cloud are not known.
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    /// The pod does not bring what the class's identity needs.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// There is no credential for the reader.
+    #[error(transparent)]
+    Reader(#[from] ReaderError),
+    /// The vault did not give an object, or it cannot become its file.
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+}
+
+impl NodeVaultError {
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Cloud(error) => Some(error.hint().to_owned()),
+            Self::Identity(error) => Some(error.hint()),
+            Self::Reader(error) => error.hint(),
+            Self::Fetch(error) => error.hint(),
+        }
+    }
+
+    /// Whether and when the same order may succeed.
+    pub fn retry(&self) -> RetryClass {
+        match self {
+            Self::Cloud(_) | Self::Reader(_) => RetryClass::Invalid,
+            Self::Identity(error) => error.retry(),
+            Self::Fetch(error) => error.retry(),
+        }
+    }
+}
+
+/// The vaults of a node.
+///
+/// Reads are shared by everybody whom Azure answers alike: the same managed identity of the node,
+/// the same service account with the same client id, the same service principal with the same
+/// secret. Nobody else is served what they read.
+#[derive(Debug)]
+pub struct NodeVaults {
+    clock: SharedClock,
+    settings: NodeVaultSettings,
+    readers: Readers,
+    objects: SharedReads<ReadKey, VaultObject>,
+    lists: SharedReads<ReadKey, Vec<ListedVersion>>,
+    outages: Arc<Outages>,
+    stale: Option<Arc<StaleCache>>,
+}
+
+impl NodeVaults {
+    /// The vaults over these ways. Without a `stale` cache nothing is ever served from one.
+    pub fn new(
+        settings: NodeVaultSettings,
+        ways: NodeWays,
+        stale: Option<StaleCache>,
+        clock: SharedClock,
+    ) -> Self {
+        Self {
+            readers: Readers::new(ways, Arc::clone(&clock)),
+            objects: SharedReads::new(Arc::clone(&clock), settings.keep),
+            lists: SharedReads::new(Arc::clone(&clock), settings.keep),
+            outages: Arc::default(),
+            stale: stale.map(Arc::new),
+            settings,
+            clock,
+        }
+    }
+
+    /// Reads what a class asks for and makes the files of a volume.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeVaultError`]: the first thing that is wrong, in the order in which it is needed.
+    pub async fn fetch(&self, order: &ReadOrder<'_>) -> Result<VaultReading, NodeVaultError> {
+        let parameters = order.parameters;
+        let cloud = parameters.cloud.unwrap_or(self.settings.cloud);
+        let cloud = VaultCloud::load(cloud, parameters.cloud_env_file.as_deref()).await?;
+        let host = cloud.vault_host(&parameters.vault_name);
+        let now = self.clock.now();
+        let identified = identify(parameters, cloud, order.pod, order.proofs, now)?;
+        let open = self.readers.open(&identified)?;
+        let read = ClassRead::new(self, order, identified.reader, open, host);
+        let objects = fetch_entries(&parameters.objects, &read).await.map_err(FetchError::from)?;
+        let decoded = decode_files(&objects, self.settings.files).map_err(FetchError::from)?;
+        for warning in &decoded.warnings {
+            tracing::warn!(pod = %order.pod, vault = %parameters.vault_name, "{warning}");
+        }
+        Ok(VaultReading { files: decoded.files, stale_since: read.stale_since() })
+    }
+}
+
+/// Since when which vault is not there.
+#[derive(Debug, Default)]
+struct Outages(Mutex<HashMap<Arc<str>, Timestamp>>);
+
+impl Outages {
+    fn note(&self, host: &Arc<str>, is_outage: bool, now: Timestamp) {
+        let mut since = self.0.lock();
+        if is_outage {
+            since.entry(Arc::clone(host)).or_insert(now);
+        } else {
+            since.remove(host);
+        }
+    }
+
+    fn since(&self, host: &str) -> Option<Timestamp> {
+        self.0.lock().get(host).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! Reading for one volume: what is shared is shared, and what is sealed helps while the vault is
+//! not there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use futures::future::{BoxFuture, ready};
+use jiff::Timestamp;
+use lanyard_clock::SharedClock;
+use parking_lot::Mutex;
+
+use super::{NodeVaults, Outages, ReadOrder};
+use crate::error::VaultError;
+use crate::fetch::{ObjectReference, ObjectSource, VaultObject, fetch_object};
+use crate::reader::Reader;
+use crate::readers::OpenReader;
+use crate::shared::{Demand, Shared};
+use crate::source::{ListedVersion, SecretSource};
+use crate::stale::{EntryId, Record, RecordRef, StaleCache};
+use crate::vault::KeyVault;
+
+/// What may be shared: the same object of the same vault, read by the same reader.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ReadKey {
+    pub(super) reader: Arc<Reader>,
+    pub(super) host: Arc<str>,
+    pub(super) object: ObjectReference,
+}
+
+/// What of an object is kept in the sealed cache.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Object,
+    Versions,
+}
+
+pub(super) struct ClassRead<'a> {
+    vaults: &'a NodeVaults,
+    reader: Arc<Reader>,
+    open: Arc<OpenReader>,
+    host: Arc<str>,
+    demand: Demand,
+    serve_stale: Option<Duration>,
+    stale_since: Mutex<Option<Timestamp>>,
+}
+
+impl<'a> ClassRead<'a> {
+    pub(super) fn new(
+        vaults: &'a NodeVaults,
+        order: &ReadOrder<'_>,
+        reader: Reader,
+        open: Arc<OpenReader>,
+        host: String,
+    ) -> Self {
+        Self {
+            vaults,
+            reader: Arc::new(reader),
+            open,
+            host: host.into(),
+            demand: order.demand,
+            serve_stale: order.serve_stale,
+            stale_since: Mutex::default(),
+        }
+    }
+
+    /// Since when the vault is not there, if the sealed cache had to help.
+    pub(super) fn stale_since(&self) -> Option<Timestamp> {
+        *self.stale_since.lock()
+    }
+
+    fn key(&self, object: &ObjectReference) -> ReadKey {
+        let (reader, host) = (Arc::clone(&self.reader), Arc::clone(&self.host));
+        ReadKey { reader, host, object: object.clone() }
+    }
+
+    fn vault(&self) -> Result<KeyVault, VaultError> {
+        self.vaults.readers.vault(&self.open, &self.host, self.demand.priority)
+    }
+
+    /// The same read, which also tells whether the vault is there.
+    fn watched<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(KeyVault) -> BoxFuture<'static, Result<T, VaultError>>,
+    ) -> BoxFuture<'static, Result<T, VaultError>> {
+        let vault = match self.vault() {
+            Ok(vault) => vault,
+            Err(error) => return ready(Err(error)).boxed(),
+        };
+        let (outages, host) = (Arc::clone(&self.vaults.outages), Arc::clone(&self.host));
+        let clock = Arc::clone(&self.vaults.clock);
+        let read = read(vault);
+        async move {
+            let outcome = read.await;
+            note_outage(&outages, &host, &clock, &outcome);
+            outcome
+        }
+        .boxed()
+    }
+
+    /// The sealed cache, if the class opts in.
+    fn stale(&self) -> Option<(&Arc<StaleCache>, Duration)> {
+        Some((self.vaults.stale.as_ref()?, self.serve_stale?))
+    }
+
+    async fn keep(&self, key: &ReadKey, part: Part, record: RecordRef<'_>, asked_at: Duration) {
+        if let Some((stale, _)) = self.stale() {
+            let age = self.vaults.clock.monotonic().saturating_sub(asked_at);
+            let read_at = self.vaults.clock.now().checked_sub(age).unwrap_or(Timestamp::MIN);
+            stale.keep(entry_id(stale, key, part), record, read_at).await;
+        }
+    }
+
+    /// What the sealed cache has instead of an error; the error where it has nothing.
+    async fn recover(
+        &self,
+        key: &ReadKey,
+        part: Part,
+        error: Arc<VaultError>,
+    ) -> Result<Record, Arc<VaultError>> {
+        if error.is_refusal()
+            && let Some(stale) = &self.vaults.stale
+        {
+            // Nobody may read it any more, whatever happens to the vault later.
+            stale.forget(entry_id(stale, key, part)).await;
+        }
+        let Some((stale, max_age)) = self.stale().filter(|_| error.is_outage()) else {
+            return Err(error);
+        };
+        let now = self.vaults.clock.now();
+        let Some(entry) = stale.load(entry_id(stale, key, part), now, max_age).await else {
+            return Err(error);
+        };
+        let since = self.vaults.outages.since(&self.host).unwrap_or(now);
+        let (host, object) = (&self.host, &key.object);
+        tracing::warn!(%host, %object, read_at = %entry.read_at, %error, "served from the sealed cache");
+        let mut stale_since = self.stale_since.lock();
+        *stale_since = Some(stale_since.map_or(since, |other| other.min(since)));
+        Ok(entry.record)
+    }
+}
+
+#[async_trait]
+impl ObjectSource for ClassRead<'_> {
+    async fn object(&self, object: &ObjectReference) -> Result<Arc<VaultObject>, Arc<VaultError>> {
+        let key = self.key(object);
+        let wanted = object.clone();
+        let fetch =
+            || self.watched(|vault| async move { fetch_object(&wanted, &vault).await }.boxed());
+        let now = self.vaults.clock.now();
+        let distance = |object: &VaultObject| object.attributes().distance_to_change(now);
+        match self.vaults.objects.read(key.clone(), self.demand, distance, fetch).await {
+            Ok(Shared { value, asked_at }) => {
+                self.keep(&key, Part::Object, RecordRef::Object(&value), asked_at).await;
+                Ok(value)
+            }
+            Err(error) => match self.recover(&key, Part::Object, Arc::clone(&error)).await? {
+                Record::Object(object) => Ok(Arc::new(object)),
+                Record::Versions(_) => Err(error),
+            },
+        }
+    }
+
+    async fn versions(
+        &self,
+        object: &ObjectReference,
+    ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultError>> {
+        let key = self.key(object);
+        let (kind, name) = (object.kind, object.name.clone());
+        let fetch =
+            || self.watched(|vault| async move { vault.fetch_versions(kind, &name).await }.boxed());
+        match self.vaults.lists.read(key.clone(), self.demand, |_| None, fetch).await {
+            Ok(Shared { value, asked_at }) => {
+                self.keep(&key, Part::Versions, RecordRef::Versions(&value), asked_at).await;
+                Ok(value)
+            }
+            Err(error) => match self.recover(&key, Part::Versions, Arc::clone(&error)).await? {
+                Record::Versions(versions) => Ok(Arc::new(versions)),
+                Record::Object(_) => Err(error),
+            },
+        }
+    }
+}
+
+fn note_outage<T>(
+    outages: &Outages,
+    host: &Arc<str>,
+    clock: &SharedClock,
+    outcome: &Result<T, VaultError>,
+) {
+    match outcome {
+        Ok(_) => outages.note(host, false, clock.now()),
+        Err(error) if error.is_outage() => outages.note(host, true, clock.now()),
+        Err(_) => {}
+    }
+}
+
+/// The entry of what a reader read. Everything that tells readers apart goes into it, so that
+/// nobody is served what somebody else was allowed to read.
+fn entry_id(stale: &StaleCache, key: &ReadKey, part: Part) -> EntryId {
+    let ObjectReference { kind, name, version } = &key.object;
+    let mut fields = key.reader.fields();
+    let part: &[u8] = match part {
+        Part::Object => b"object",
+        Part::Versions => b"versions",
+    };
+    fields.push(part.to_vec());
+    fields.push(key.host.as_bytes().to_vec());
+    fields.push(kind.to_string().into_bytes());
+    fields.push(name.as_str().as_bytes().to_vec());
+    // No version is called like that: the current one is told apart by a field that is not there.
+    fields.extend(version.as_ref().map(|version| version.as_str().as_bytes().to_vec()));
+    stale.entry_id(&fields)
+}

@@ -1,0 +1,309 @@
+//! Who reads a vault, as far as it decides what may be shared: a pure decision.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use jiff::Timestamp;
+use lanyard_api::{IdentityMode, ProviderParameters};
+use lanyard_credential::RetryClass;
+use lanyard_credential::identity as entra;
+use lanyard_credential::identity::ParseIdError;
+use lanyard_vocabulary::ClientId;
+
+use crate::cloud::VaultCloud;
+use crate::pod::{Pod, Proofs, ServiceAccountToken};
+use crate::secret_bytes::SecretBytes;
+
+/// Who reads. Azure answers two equal readers alike, so they may share tokens and values, and
+/// nobody else may: a pod that shares a workload identity shares its namespace and its service
+/// account, and a service principal is known only to who knows its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Reader {
+    pub(crate) cloud: VaultCloud,
+    pub(crate) tenant: entra::TenantId,
+    pub(crate) mode: ReaderMode,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum ReaderMode {
+    /// A managed identity of the node.
+    ManagedIdentity { client_id: Option<ClientId> },
+    /// The pod's own identity, by its service account token.
+    Workload { client_id: ClientId, subject: Subject, through: Exchange },
+    /// An application that the volume brings the secret of.
+    ServicePrincipal { client_id: entra::ClientId, secret: SecretDigest },
+}
+
+/// Where a service account token is exchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Exchange {
+    /// At the cloud's authority.
+    Authority,
+    /// At the token proxy of the cluster.
+    TokenProxy,
+}
+
+impl Exchange {
+    /// The audience that the token has to have.
+    pub(crate) const fn audience(self) -> &'static str {
+        match self {
+            Self::Authority => "api://AzureADTokenExchange",
+            Self::TokenProxy => "api://AKSIdentityBinding",
+        }
+    }
+}
+
+/// Whose service account token it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Subject {
+    /// As the kubelet says.
+    ServiceAccount { namespace: String, name: String },
+    /// The kubelet did not say, so nothing but the same token is the same subject. What the token
+    /// says about itself is not asked: only Entra checks its signature.
+    Token(SecretDigest),
+}
+
+/// SHA-256 of something secret, to tell it from others. Not printed: it is as good for guessing as
+/// the secret is weak.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SecretDigest([u8; 32]);
+
+impl SecretDigest {
+    fn of(secret: &[u8]) -> Self {
+        let mut bytes = [0; 32];
+        bytes.copy_from_slice(digest(&SHA256, secret).as_ref());
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for SecretDigest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SecretDigest([redacted])")
+    }
+}
+
+impl Reader {
+    /// Everything that tells readers apart, in a form that does not change between releases.
+    pub(crate) fn fields(&self) -> Vec<Vec<u8>> {
+        let mut fields = vec![
+            self.cloud.authority.to_string().into_bytes(),
+            self.cloud.vault_suffix.clone().into_bytes(),
+            self.tenant.as_str().as_bytes().to_vec(),
+        ];
+        let text = |text: &str| text.as_bytes().to_vec();
+        match &self.mode {
+            ReaderMode::ManagedIdentity { client_id } => {
+                fields.push(text("managed-identity"));
+                fields.extend(client_id.map(|id| text(&id.to_string())));
+            }
+            ReaderMode::Workload { client_id, subject, through } => {
+                fields.push(text(through.audience()));
+                fields.push(text(&client_id.to_string()));
+                match subject {
+                    Subject::ServiceAccount { namespace, name } => {
+                        fields.extend([text("account"), text(namespace), text(name)]);
+                    }
+                    Subject::Token(digest) => fields.extend([text("token"), digest.0.to_vec()]),
+                }
+            }
+            ReaderMode::ServicePrincipal { client_id, secret } => {
+                fields.push(text("service-principal"));
+                fields.extend([text(client_id.as_str()), secret.0.to_vec()]);
+            }
+        }
+        fields
+    }
+}
+
+/// A reader, and what it proves itself with.
+#[derive(Debug)]
+pub(crate) struct Identified<'a> {
+    pub(crate) reader: Reader,
+    pub(crate) proof: Proof<'a>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Proof<'a> {
+    /// The node is trusted as it is.
+    Node,
+    Token(&'a ServiceAccountToken),
+    Secret(&'a SecretBytes),
+}
+
+/// A pod does not bring what its class needs to prove who it is. The texts of the upstream provider
+/// are kept where it has one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum IdentityError {
+    /// The kubelet gave no tokens at all.
+    #[error("service account tokens not found")]
+    NoTokens,
+    /// None of the tokens is for the audience.
+    #[error("token for audience {audience} not found")]
+    NoTokenFor {
+        /// The audience.
+        audience: &'static str,
+    },
+    /// The token for the audience has expired.
+    #[error("token for audience {audience} expired at {expired}")]
+    TokenExpired {
+        /// The audience.
+        audience: &'static str,
+        /// When it expired.
+        expired: Timestamp,
+    },
+    /// The volume brings no secrets.
+    #[error("nodePublishSecretRef secret is not set")]
+    NoSecret,
+    /// The secrets of the volume lack one.
+    #[error("could not find {key}")]
+    NoSecretKey {
+        /// Which.
+        key: &'static str,
+    },
+    /// A secret of the volume is not what it should be.
+    #[error("{key} of nodePublishSecretRef is malformed ({problem})")]
+    MalformedSecret {
+        /// Which.
+        key: &'static str,
+        /// What is wrong; it never quotes the secret.
+        problem: ParseIdError,
+    },
+    /// The client secret is not text.
+    #[error("clientsecret of nodePublishSecretRef is not text")]
+    SecretNotText,
+    /// The tenant is not one that tokens can be asked from.
+    #[error("the tenant is malformed ({problem})")]
+    Tenant {
+        /// What is wrong with it.
+        problem: ParseIdError,
+    },
+    /// The class asks for an identity that no cluster has any more.
+    #[error("usePodIdentity: aad-pod-identity was retired, and this node does not speak to it")]
+    PodIdentity,
+}
+
+impl IdentityError {
+    /// What to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::NoTokens | Self::NoTokenFor { .. } => {
+                let audience = match self {
+                    Self::NoTokenFor { audience } => audience,
+                    _ => Exchange::Authority.audience(),
+                };
+                format!("set tokenRequests of the CSIDriver object to audience {audience}")
+            }
+            Self::TokenExpired { .. } => {
+                "wait: the kubelet brings a new token when it publishes the volume again; set \
+                 requiresRepublish of the CSIDriver object"
+                    .to_owned()
+            }
+            Self::NoSecret | Self::NoSecretKey { .. } | Self::MalformedSecret { .. } => {
+                "give the volume a nodePublishSecretRef with clientid and clientsecret, or the \
+                 class an identity"
+                    .to_owned()
+            }
+            Self::SecretNotText => "write the secret as Entra showed it".to_owned(),
+            Self::Tenant { problem } => problem.hint().to_owned(),
+            Self::PodIdentity => {
+                "use workload identity: set clientID and remove usePodIdentity".to_owned()
+            }
+        }
+    }
+
+    /// Whether the same request may succeed.
+    pub const fn retry(&self) -> RetryClass {
+        match self {
+            Self::TokenExpired { .. } => RetryClass::Transient,
+            _ => RetryClass::Invalid,
+        }
+    }
+}
+
+/// Finds out who reads.
+///
+/// # Errors
+///
+/// [`IdentityError`] where the pod does not bring what the class needs.
+pub(crate) fn identify<'a>(
+    parameters: &ProviderParameters,
+    cloud: VaultCloud,
+    pod: &Pod,
+    proofs: &'a Proofs,
+    now: Timestamp,
+) -> Result<Identified<'a>, IdentityError> {
+    let tenant = parameters.tenant.as_str().parse();
+    let tenant = tenant.map_err(|problem| IdentityError::Tenant { problem })?;
+    let (mode, proof) = match &parameters.identity {
+        IdentityMode::ManagedIdentity { client_id } => {
+            (ReaderMode::ManagedIdentity { client_id: *client_id }, Proof::Node)
+        }
+        IdentityMode::WorkloadIdentity { client_id } => {
+            workload(*client_id, Exchange::Authority, pod, proofs, now)?
+        }
+        IdentityMode::IdentityBinding { client_id } => {
+            workload(*client_id, Exchange::TokenProxy, pod, proofs, now)?
+        }
+        IdentityMode::ServicePrincipal => service_principal(&proofs.secrets.0)?,
+        IdentityMode::PodIdentity => return Err(IdentityError::PodIdentity),
+    };
+    Ok(Identified { reader: Reader { cloud, tenant, mode }, proof })
+}
+
+fn workload<'a>(
+    client_id: ClientId,
+    through: Exchange,
+    pod: &Pod,
+    proofs: &'a Proofs,
+    now: Timestamp,
+) -> Result<(ReaderMode, Proof<'a>), IdentityError> {
+    let (tokens, audience) = (&proofs.tokens.0, through.audience());
+    if tokens.is_empty() {
+        return Err(IdentityError::NoTokens);
+    }
+    let token = tokens.get(audience).ok_or(IdentityError::NoTokenFor { audience })?;
+    if token.expires <= now {
+        return Err(IdentityError::TokenExpired { audience, expired: token.expires });
+    }
+    let subject = if pod.service_account.is_empty() || pod.namespace.is_empty() {
+        Subject::Token(SecretDigest::of(token.token.expose()))
+    } else {
+        let (namespace, name) = (pod.namespace.clone(), pod.service_account.clone());
+        Subject::ServiceAccount { namespace, name }
+    };
+    Ok((ReaderMode::Workload { client_id, subject, through }, Proof::Token(token)))
+}
+
+fn service_principal(
+    secrets: &BTreeMap<String, Arc<SecretBytes>>,
+) -> Result<(ReaderMode, Proof<'_>), IdentityError> {
+    if secrets.is_empty() {
+        return Err(IdentityError::NoSecret);
+    }
+    let find = |key: &'static str| {
+        let mut of_any_case = secrets.iter().filter(|(name, _)| name.eq_ignore_ascii_case(key));
+        let found = of_any_case.next().map(|(_, value)| &**value);
+        found.filter(|value| !value.is_empty()).ok_or(IdentityError::NoSecretKey { key })
+    };
+    let (client_id, secret) = (find(CLIENT_ID)?, find(CLIENT_SECRET)?);
+    // What is not text has its first bad character somewhere; the problem's words are the same.
+    let client_id = String::from_utf8_lossy(client_id.expose());
+    let client_id = client_id
+        .trim()
+        .parse()
+        .map_err(|problem| IdentityError::MalformedSecret { key: CLIENT_ID, problem })?;
+    if str::from_utf8(secret.expose()).is_err() {
+        return Err(IdentityError::SecretNotText);
+    }
+    let digest = SecretDigest::of(secret.expose());
+    Ok((ReaderMode::ServicePrincipal { client_id, secret: digest }, Proof::Secret(secret)))
+}
+
+const CLIENT_ID: &str = "clientid";
+const CLIENT_SECRET: &str = "clientsecret";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,322 @@
+//! One read for everybody who asks for the same: what is under way is joined, and what was read a
+//! moment ago is good enough for who says so.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use lanyard_azure::Priority;
+use lanyard_clock::SharedClock;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::error::VaultError;
+
+/// How new an answer has to be, and who waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Demand {
+    /// Where the read stands among those that wait for the vault.
+    pub priority: Priority,
+    /// The greatest age of an answer that somebody else asked for; zero for one that nobody has
+    /// asked for before.
+    pub max_age: Duration,
+    /// The least that this shrinks to, for an object that tells of a renewal or an expiry: an
+    /// eighth of the time that lies between is old enough then.
+    pub max_age_near_renewal: Duration,
+}
+
+impl Demand {
+    /// What may be as old as `max_age`, whatever it tells about itself.
+    pub const fn within(priority: Priority, max_age: Duration) -> Self {
+        Self { priority, max_age, max_age_near_renewal: max_age }
+    }
+
+    /// The greatest age of an object whose next renewal or expiry is `distance` away, or was so
+    /// long ago.
+    pub(crate) fn max_age_at(self, distance: Option<Duration>) -> Duration {
+        let near = distance.map(|distance| (distance / 8).max(self.max_age_near_renewal));
+        near.map_or(self.max_age, |near| near.min(self.max_age))
+    }
+}
+
+/// A value, and when it was asked for, in monotonic time.
+#[derive(Debug)]
+pub(crate) struct Shared<V> {
+    pub(crate) value: Arc<V>,
+    pub(crate) asked_at: Duration,
+}
+
+/// By hand: a derived one would ask `V` for it.
+impl<V> Clone for Shared<V> {
+    fn clone(&self) -> Self {
+        Self { value: Arc::clone(&self.value), asked_at: self.asked_at }
+    }
+}
+
+pub(crate) type Outcome<V> = Result<Shared<V>, Arc<VaultError>>;
+
+/// Reads by key. Clones share them.
+pub(crate) struct SharedReads<K, V> {
+    clock: SharedClock,
+    /// How long a value is kept at least; longer where somebody takes older ones.
+    keep: Duration,
+    slots: Arc<Slots<K, V>>,
+}
+
+type Slots<K, V> = Mutex<HashMap<K, Slot<V>>>;
+
+/// What is known for one key.
+struct Slot<V> {
+    value: Option<Shared<V>>,
+    failure: Option<Failure>,
+    flights: Vec<Flight<V>>,
+    numbers: u64,
+    /// How long the value is kept: the greatest age that anybody took.
+    keep: Duration,
+}
+
+/// The last read failed.
+struct Failure {
+    landed_at: Duration,
+    error: Arc<VaultError>,
+}
+
+/// A read under way.
+struct Flight<V> {
+    number: u64,
+    asked_at: Duration,
+    priority: Priority,
+    outcome: Arc<watch::Sender<Option<Outcome<V>>>>,
+    /// Nothing until the task has begun.
+    task: Option<AbortHandle>,
+}
+
+impl<V> Default for Slot<V> {
+    fn default() -> Self {
+        let (numbers, keep) = (0, Duration::ZERO);
+        Self { value: None, failure: None, flights: Vec::new(), numbers, keep }
+    }
+}
+
+impl<K, V> SharedReads<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(crate) fn new(clock: SharedClock, keep: Duration) -> Self {
+        Self { clock, keep, slots: Arc::default() }
+    }
+
+    /// The value of `key`: one that is new enough, or what `fetch` gives. The read goes on for
+    /// others when its first caller has gone. How far away its next change is, a value itself
+    /// tells.
+    pub(crate) async fn read(
+        &self,
+        key: K,
+        demand: Demand,
+        distance: impl Fn(&V) -> Option<Duration>,
+        fetch: impl FnOnce() -> BoxFuture<'static, Result<V, VaultError>>,
+    ) -> Outcome<V> {
+        let mut outcome = match self.join(key, demand, distance, fetch) {
+            Joined::Ready(outcome) => return outcome,
+            Joined::Waiting(outcome) => outcome,
+        };
+        match outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => {
+                outcome.clone().unwrap_or_else(|| Err(Arc::new(VaultError::Interrupted)))
+            }
+            Err(_closed) => Err(Arc::new(VaultError::Interrupted)),
+        }
+    }
+
+    fn join(
+        &self,
+        key: K,
+        demand: Demand,
+        distance: impl Fn(&V) -> Option<Duration>,
+        fetch: impl FnOnce() -> BoxFuture<'static, Result<V, VaultError>>,
+    ) -> Joined<V> {
+        let now = self.clock.monotonic();
+        let mut slots = self.slots.lock();
+        let slot = slots.entry(key.clone()).or_default();
+        if let Some(outcome) = slot.new_enough(now, demand, distance) {
+            return Joined::Ready(outcome);
+        }
+        if let Some(flight) = slot.flights.iter().find(|flight| flight.serves(now, demand)) {
+            return Joined::Waiting(flight.outcome.subscribe());
+        }
+        slot.keep = slot.keep.max(self.keep).max(demand.max_age);
+        slot.numbers += 1;
+        let number = slot.numbers;
+        let (sender, outcome) = watch::channel(None);
+        let sender = Arc::new(sender);
+        slot.flights.push(Flight {
+            number,
+            asked_at: now,
+            priority: demand.priority,
+            outcome: Arc::clone(&sender),
+            task: None,
+        });
+        let landing =
+            Landing { key, number, slots: Arc::clone(&self.slots), clock: Arc::clone(&self.clock) };
+        let fetched = fetch();
+        let task = tokio::spawn(async move {
+            let outcome = fetched.await;
+            landing.land(now, outcome);
+        });
+        if let Some(flight) = slot.flights.iter_mut().find(|flight| flight.number == number) {
+            flight.task = Some(task.abort_handle());
+        }
+        Joined::Waiting(outcome)
+    }
+
+    /// How many values are held.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        self.slots.lock().values().filter(|slot| slot.value.is_some()).count()
+    }
+}
+
+enum Joined<V> {
+    Ready(Outcome<V>),
+    Waiting(watch::Receiver<Option<Outcome<V>>>),
+}
+
+impl<V> Slot<V> {
+    fn new_enough(
+        &self,
+        now: Duration,
+        demand: Demand,
+        distance: impl Fn(&V) -> Option<Duration>,
+    ) -> Option<Outcome<V>> {
+        let within = |since: Duration, limit: Duration| {
+            !limit.is_zero() && now.saturating_sub(since) <= limit
+        };
+        if let Some(value) = &self.value
+            && within(value.asked_at, demand.max_age_at(distance(&value.value)))
+        {
+            return Some(Ok(value.clone()));
+        }
+        let failure = self.failure.as_ref()?;
+        let serves = within(failure.landed_at, demand.max_age.min(FAILURE_AGE));
+        serves.then(|| Err(Arc::clone(&failure.error)))
+    }
+
+    /// Takes what a flight brought, unless something newer is there.
+    fn take(&mut self, now: Duration, asked_at: Duration, outcome: &Outcome<V>) {
+        match outcome {
+            Ok(value) if self.value.as_ref().is_none_or(|old| old.asked_at <= asked_at) => {
+                (self.value, self.failure) = (Some(value.clone()), None);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                self.failure = Some(Failure { landed_at: now, error: Arc::clone(error) });
+            }
+        }
+    }
+
+    /// Drops what is too old for anybody; true if nothing is left.
+    fn sweep(&mut self, now: Duration) -> bool {
+        self.value.take_if(|value| now.saturating_sub(value.asked_at) >= self.keep);
+        self.failure.take_if(|failure| now.saturating_sub(failure.landed_at) > FAILURE_AGE);
+        self.value.is_none() && self.failure.is_none() && self.flights.is_empty()
+    }
+}
+
+impl<V> Flight<V> {
+    /// What is under way will be as new as anybody asks who takes what is not new; and it must not
+    /// stand behind those whom the caller stands before.
+    fn serves(&self, now: Duration, demand: Demand) -> bool {
+        let new_enough = !demand.max_age.is_zero() || self.asked_at >= now;
+        new_enough && self.priority <= demand.priority
+    }
+}
+
+/// What becomes of a flight. Dropped without landing, it takes the flight out of its slot, so that
+/// nobody waits for it.
+struct Landing<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> {
+    key: K,
+    number: u64,
+    slots: Arc<Slots<K, V>>,
+    clock: SharedClock,
+}
+
+impl<K, V> Landing<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Send + Sync + 'static,
+{
+    fn land(self, asked_at: Duration, outcome: Result<V, VaultError>) {
+        let outcome: Outcome<V> = match outcome {
+            Ok(value) => Ok(Shared { value: Arc::new(value), asked_at }),
+            Err(error) => Err(Arc::new(error)),
+        };
+        let landed_at = self.clock.monotonic();
+        let (served, keep) = {
+            let mut slots = self.slots.lock();
+            let Some(slot) = slots.get_mut(&self.key) else { return };
+            slot.take(landed_at, asked_at, &outcome);
+            // A newer value serves those who asked before; a failure is one's own.
+            let (served, others): (Vec<_>, Vec<_>) = slot.flights.drain(..).partition(|flight| {
+                flight.number == self.number || (outcome.is_ok() && flight.asked_at <= asked_at)
+            });
+            slot.flights = others;
+            (served, slot.keep)
+        };
+        for flight in served {
+            flight.outcome.send_replace(Some(outcome.clone()));
+            if flight.number != self.number
+                && let Some(task) = flight.task
+            {
+                task.abort();
+            }
+        }
+        self.sweep_later(keep);
+    }
+
+    /// Drops values when they are too old for anybody, without anybody asking.
+    fn sweep_later(&self, keep: Duration) {
+        let (key, clock) = (self.key.clone(), Arc::clone(&self.clock));
+        let slots = Arc::downgrade(&self.slots);
+        drop(tokio::spawn(async move {
+            clock.sleep(keep.max(FAILURE_AGE)).await;
+            let Some(slots) = slots.upgrade() else { return };
+            let now = clock.monotonic();
+            let mut slots = slots.lock();
+            if slots.get_mut(&key).is_some_and(|slot| slot.sweep(now)) {
+                slots.remove(&key);
+            }
+        }));
+    }
+}
+
+impl<K, V> Drop for Landing<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(slot) = self.slots.lock().get_mut(&self.key) {
+            slot.flights.retain(|flight| flight.number != self.number);
+        }
+    }
+}
+
+impl<K, V> fmt::Debug for SharedReads<K, V> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SharedReads")
+            .field("keys", &self.slots.lock().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How long a failure answers for those who ask again. Short: somebody may be mending it.
+const FAILURE_AGE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jiff::Timestamp;
+use lanyard_clock::ManualClock;
+use tokio::sync::Semaphore;
+
+use super::*;
+
+/// Reads that are counted, and that end when they are let go.
+#[derive(Clone)]
+struct World {
+    clock: ManualClock,
+    reads: Arc<SharedReads<&'static str, usize>>,
+    begun: Arc<AtomicUsize>,
+    gate: Arc<Semaphore>,
+    fails: bool,
+}
+
+const KEEP: Duration = Duration::from_mins(2);
+const SECOND: Duration = Duration::from_secs(1);
+const MOUNT: Demand = Demand::within(Priority::High, Duration::from_secs(10));
+const ROTATION: Demand = Demand::within(Priority::Low, Duration::from_mins(1));
+const REFRESH: Demand = Demand::within(Priority::Normal, Duration::ZERO);
+
+impl World {
+    fn new() -> Self {
+        let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
+        let reads = Arc::new(SharedReads::new(Arc::new(clock.clone()), KEEP));
+        let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
+        Self { clock, reads, begun: Arc::default(), gate, fails: false }
+    }
+
+    /// Reads end only when [`Self::release`] says so.
+    fn gated() -> Self {
+        Self { gate: Arc::new(Semaphore::new(0)), ..Self::new() }
+    }
+
+    fn release(&self, count: usize) {
+        self.gate.add_permits(count);
+    }
+
+    fn begun(&self) -> usize {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    async fn read(&self, key: &'static str, demand: Demand) -> Result<usize, String> {
+        let (begun, gate, fails) = (Arc::clone(&self.begun), Arc::clone(&self.gate), self.fails);
+        let fetch = move || -> BoxFuture<'static, Result<usize, VaultError>> {
+            Box::pin(async move {
+                let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
+                gate.acquire().await.unwrap().forget();
+                if fails { Err(VaultError::Malformed { problem: "planned" }) } else { Ok(number) }
+            })
+        };
+        let outcome = self.reads.read(key, demand, |_| None, fetch).await;
+        outcome.map(|shared| *shared.value).map_err(|error| error.to_string())
+    }
+
+    fn spawn(
+        &self,
+        key: &'static str,
+        demand: Demand,
+    ) -> tokio::task::JoinHandle<Result<usize, String>> {
+        let world = self.clone();
+        tokio::spawn(async move { world.read(key, demand).await })
+    }
+
+    async fn settle(&self) {
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hundred_who_ask_at_once_share_one_read() {
+    let world = World::gated();
+    let tasks: Vec<_> = (0..100).map(|_| world.spawn("a", MOUNT)).collect();
+    let other = world.spawn("b", MOUNT);
+    world.settle().await;
+    assert_eq!(world.begun(), 2);
+    world.release(2);
+    for task in tasks {
+        assert!(task.await.unwrap().is_ok());
+    }
+    assert!(other.await.unwrap().is_ok());
+    assert_eq!(world.begun(), 2);
+}
+
+#[tokio::test]
+async fn what_is_new_enough_for_one_may_be_too_old_for_another() {
+    let world = World::new();
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
+    world.clock.advance(SECOND * 10);
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
+    world.clock.advance(SECOND);
+    assert_eq!(world.read("a", ROTATION).await.unwrap(), 1);
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 2);
+    assert_eq!(world.read("a", REFRESH).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_refresh_takes_nothing_that_was_asked_for_before_it() {
+    let world = World::gated();
+    let before = world.spawn("a", ROTATION);
+    world.settle().await;
+    world.clock.advance(SECOND);
+    let refresh = world.spawn("a", REFRESH);
+    world.settle().await;
+    assert_eq!(world.begun(), 2);
+    world.release(2);
+    assert_eq!(refresh.await.unwrap().unwrap(), 2);
+    before.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_mount_does_not_stand_behind_a_rotation_and_serves_it() {
+    let world = World::gated();
+    let rotation = world.spawn("a", ROTATION);
+    world.settle().await;
+    let mount = world.spawn("a", MOUNT);
+    world.settle().await;
+    assert_eq!(world.begun(), 2);
+    // Only the second is let go: gates are fair, so the first one goes with the same permit.
+    world.release(1);
+    world.settle().await;
+    world.release(1);
+    assert!(mount.await.unwrap().is_ok());
+    assert!(rotation.await.unwrap().is_ok());
+    assert!(world.spawn("a", ROTATION).await.unwrap().is_ok());
+    assert_eq!(world.begun(), 2);
+}
+
+#[tokio::test]
+async fn a_read_outlives_who_asked_first() {
+    let world = World::gated();
+    let first = world.spawn("a", MOUNT);
+    world.settle().await;
+    let second = world.spawn("a", MOUNT);
+    world.settle().await;
+    first.abort();
+    world.release(1);
+    assert_eq!(second.await.unwrap().unwrap(), 1);
+    assert_eq!(world.begun(), 1);
+}
+
+#[tokio::test]
+async fn a_failure_answers_for_a_moment_and_never_for_a_refresh() {
+    let mut world = World::new();
+    world.fails = true;
+    for _ in 0..3 {
+        assert!(world.read("a", MOUNT).await.unwrap_err().ends_with("planned"));
+    }
+    assert_eq!(world.begun(), 1);
+    world.read("a", REFRESH).await.unwrap_err();
+    assert_eq!(world.begun(), 2);
+    world.fails = false;
+    world.clock.advance(FAILURE_AGE + SECOND);
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_failure_leaves_a_value_that_is_new_enough() {
+    let mut world = World::new();
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
+    world.fails = true;
+    world.read("a", REFRESH).await.unwrap_err();
+    assert_eq!(world.read("a", ROTATION).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn values_are_dropped_after_their_time_without_anybody_asking() {
+    let world = World::new();
+    world.read("a", MOUNT).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.reads.held(), 1);
+    world.clock.advance(KEEP);
+    world.settle().await;
+    assert_eq!(world.reads.held(), 0);
+    assert!(world.reads.slots.lock().is_empty());
+}
+
+#[test]
+fn an_object_that_is_about_to_change_has_to_be_newer() {
+    let demand = Demand { max_age_near_renewal: SECOND * 20, ..ROTATION };
+    for (distance, max_age) in
+        [(None, 60), (Some(100_000), 60), (Some(240), 30), (Some(8), 20), (Some(0), 20)]
+    {
+        let distance = distance.map(Duration::from_secs);
+        assert_eq!(demand.max_age_at(distance).as_secs(), max_age, "{distance:?}");
+    }
+    assert_eq!(MOUNT.max_age_at(Some(Duration::ZERO)), MOUNT.max_age);
+}

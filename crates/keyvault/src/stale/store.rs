@@ -1,0 +1,236 @@
+//! Where sealed entries are: in memory, or in a directory of their own.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use zeroize::Zeroizing;
+
+use super::{EntryId, FORMAT, KEY_LENGTH, NONCE_LEN, StaleCacheError, parse_key};
+
+/// A sealed entry. Only its time can be read.
+#[derive(Debug, Clone)]
+pub(super) struct Sealed {
+    pub(super) read_at: Timestamp,
+    pub(super) nonce: [u8; NONCE_LEN],
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) enum Store {
+    Memory(Memory),
+    Disk(Disk),
+}
+
+/// The entries themselves.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Mutex<HashMap<EntryId, Sealed>>);
+
+/// Entries in files, and when what this process knows of was read.
+#[derive(Debug)]
+pub(super) struct Disk {
+    directory: PathBuf,
+    known: Mutex<HashMap<EntryId, Timestamp>>,
+}
+
+impl Store {
+    /// Opens a directory, and drops what is too old for anybody.
+    pub(super) fn on_disk(path: &Path, now: Timestamp) -> Result<Self, StaleCacheError> {
+        let failed = |source| StaleCacheError::Directory { path: path.to_owned(), source };
+        match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        let metadata = fs::symlink_metadata(path).map_err(failed)?;
+        // Whoever may write there can take entries away, and who may read can count them.
+        if !metadata.is_dir() || metadata.mode() & 0o022 != 0 {
+            return Err(failed(io::ErrorKind::PermissionDenied.into()));
+        }
+        clear_old(path, now).map_err(failed)?;
+        let (directory, known) = (path.to_owned(), Mutex::default());
+        Ok(Self::Disk(Disk { directory, known }))
+    }
+
+    /// When the entry was read, as far as is known without looking at the disk.
+    pub(super) fn read_at(&self, id: &EntryId) -> Option<Timestamp> {
+        match self {
+            Self::Memory(memory) => memory.0.lock().get(id).map(|sealed| sealed.read_at),
+            Self::Disk(disk) => disk.known.lock().get(id).copied(),
+        }
+    }
+
+    pub(super) async fn put(&self, id: EntryId, sealed: Sealed) -> io::Result<()> {
+        match self {
+            Self::Memory(memory) => {
+                let mut entries = memory.0.lock();
+                if entries.len() >= MOST_ENTRIES && !entries.contains_key(&id) {
+                    drop_oldest(&mut entries, |sealed| sealed.read_at);
+                }
+                entries.insert(id, sealed);
+                Ok(())
+            }
+            Self::Disk(disk) => {
+                let (path, read_at) = (disk.path(&id), sealed.read_at);
+                blocking(move || write_file(&path, &sealed)).await?;
+                let dropped = {
+                    let mut known = disk.known.lock();
+                    known.insert(id, read_at);
+                    let full = known.len() > MOST_ENTRIES;
+                    full.then(|| drop_oldest(&mut known, |read_at| *read_at)).flatten()
+                };
+                match dropped {
+                    Some(dropped) => disk.remove(&dropped).await,
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    pub(super) async fn load(&self, id: &EntryId) -> Option<Sealed> {
+        match self {
+            Self::Memory(memory) => memory.0.lock().get(id).cloned(),
+            Self::Disk(disk) => {
+                let path = disk.path(id);
+                match blocking(move || read_file(&path)).await {
+                    Ok(sealed) => Some(sealed),
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                    Err(error) => {
+                        tracing::error!(%error, "an entry of the sealed cache cannot be read, and is dropped");
+                        self.remove(id).await;
+                        None
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) async fn remove(&self, id: &EntryId) {
+        match self {
+            Self::Memory(memory) => drop(memory.0.lock().remove(id)),
+            Self::Disk(disk) => {
+                disk.known.lock().remove(id);
+                if let Err(error) = disk.remove(id).await {
+                    tracing::warn!(%error, "an entry of the sealed cache cannot be removed");
+                }
+            }
+        }
+    }
+}
+
+impl Disk {
+    fn path(&self, id: &EntryId) -> PathBuf {
+        self.directory.join(format!("{}{SUFFIX}", hex::encode(id.0)))
+    }
+
+    async fn remove(&self, id: &EntryId) -> io::Result<()> {
+        let path = self.path(id);
+        blocking(move || match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+        .await
+    }
+}
+
+/// Reads the key, which nobody but its owner may read.
+pub(super) fn load_key(path: &Path) -> Result<Zeroizing<[u8; KEY_LENGTH]>, StaleCacheError> {
+    let failed = |source| StaleCacheError::KeyFile { path: path.to_owned(), source };
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(StaleCacheError::KeyMode { path: path.to_owned(), mode });
+    }
+    let mut content = Zeroizing::new(Vec::with_capacity(LONGEST_KEY_FILE));
+    file.take(128).read_to_end(&mut content).map_err(failed)?;
+    parse_key(&content).ok_or_else(|| StaleCacheError::Key { path: path.to_owned() })
+}
+
+/// Removes entries that are older than anybody may ask for, and what a crash left half written.
+fn clear_old(directory: &Path, now: Timestamp) -> io::Result<()> {
+    let oldest = now.saturating_sub(LONGEST_LIFE).unwrap_or(Timestamp::MIN);
+    for file in fs::read_dir(directory)? {
+        let file = file?;
+        let name = file.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let is_entry = name.ends_with(SUFFIX);
+        let changed = file.metadata()?.mtime();
+        // Nothing is touched that this program did not write.
+        if name.ends_with(TEMPORARY) || is_entry && changed < oldest.as_second() {
+            fs::remove_file(file.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the file whole or not at all.
+fn write_file(path: &Path, sealed: &Sealed) -> io::Result<()> {
+    let temporary = path.with_extension(format!("{}{TEMPORARY}", fastrand::u64(..)));
+    let written = write_new(&temporary, sealed).and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        drop(fs::remove_file(&temporary));
+    }
+    written
+}
+
+fn write_new(path: &Path, sealed: &Sealed) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(FORMAT)?;
+    file.write_all(&sealed.read_at.as_second().to_be_bytes())?;
+    file.write_all(&sealed.nonce)?;
+    file.write_all(&sealed.bytes)?;
+    file.sync_all()
+}
+
+fn read_file(path: &Path) -> io::Result<Sealed> {
+    let flags = i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let mut content = Vec::new();
+    file.take(LARGEST_ENTRY).read_to_end(&mut content)?;
+    parse_file(&content).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn parse_file(content: &[u8]) -> Option<Sealed> {
+    let rest = content.strip_prefix(FORMAT)?;
+    let (second, rest) = rest.split_first_chunk::<8>()?;
+    let (nonce, bytes) = rest.split_first_chunk::<NONCE_LEN>()?;
+    let read_at = Timestamp::from_second(i64::from_be_bytes(*second)).ok()?;
+    Some(Sealed { read_at, nonce: *nonce, bytes: bytes.to_vec() })
+}
+
+/// Takes the oldest entry out.
+fn drop_oldest<T>(
+    entries: &mut HashMap<EntryId, T>,
+    read_at: impl Fn(&T) -> Timestamp,
+) -> Option<EntryId> {
+    let oldest = entries.iter().min_by_key(|(_, entry)| read_at(entry));
+    let oldest = oldest.map(|(id, _)| *id)?;
+    entries.remove(&oldest);
+    Some(oldest)
+}
+
+/// Does `work` where it keeps nobody waiting.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+const SUFFIX: &str = ".sealed";
+const TEMPORARY: &str = ".partly";
+/// A secret has 25 KB at most, and a node some hundreds of them.
+const MOST_ENTRIES: usize = 2_048;
+/// Twice the largest secret, and what is told about it.
+const LARGEST_ENTRY: u64 = 128 * 1024;
+/// Longer than base64 of a key.
+const LONGEST_KEY_FILE: usize = 160;
+/// No class may ask for older entries.
+pub(super) const LONGEST_LIFE: SignedDuration = SignedDuration::from_hours(7 * 24);

@@ -1,0 +1,222 @@
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use jiff::ToSpan as _;
+use lanyard_clock::ManualClock;
+use proptest::prelude::*;
+
+use super::*;
+use crate::fetch::VaultObject;
+use crate::source::{ObjectAttributes, VaultSecret};
+
+const HOUR: Duration = Duration::from_hours(1);
+
+fn now() -> Timestamp {
+    "2026-11-21T12:00:00Z".parse().unwrap()
+}
+
+fn secret(value: &str) -> VaultObject {
+    VaultObject::Secret(VaultSecret {
+        version: "v7".parse().unwrap(),
+        attributes: ObjectAttributes {
+            expires: Some(now()),
+            tags: [("renew_after".to_owned(), "soon".to_owned())].into(),
+            ..ObjectAttributes::default()
+        },
+        content_type: Some("application/json".to_owned()),
+        of_certificate: true,
+        value: SecretBytes::from(value.to_owned()),
+    })
+}
+
+use crate::secret_bytes::SecretBytes;
+
+fn fields(parts: &[&str]) -> Vec<Vec<u8>> {
+    parts.iter().map(|part| part.as_bytes().to_vec()).collect()
+}
+
+async fn value(
+    cache: &StaleCache,
+    id: EntryId,
+    at: Timestamp,
+    max_age: Duration,
+) -> Option<String> {
+    match cache.load(id, at, max_age).await?.record {
+        Record::Object(VaultObject::Secret(secret)) => {
+            Some(String::from_utf8(secret.value.expose().to_vec()).unwrap())
+        }
+        _ => None,
+    }
+}
+
+struct Disk {
+    folder: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let disk = Self { folder: tempfile::tempdir().unwrap() };
+        disk.write_key([7; KEY_LENGTH].as_slice(), 0o600);
+        disk
+    }
+
+    fn write_key(&self, key: &[u8], mode: u32) {
+        fs::write(self.key(), key).unwrap();
+        fs::set_permissions(self.key(), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn key(&self) -> PathBuf {
+        self.folder.path().join("key")
+    }
+
+    fn entries(&self) -> PathBuf {
+        self.folder.path().join("entries")
+    }
+
+    fn open(&self) -> Result<StaleCache, StaleCacheError> {
+        let clock: SharedClock = Arc::new(ManualClock::starting_at(now()));
+        StaleCache::on_disk(&self.key(), &self.entries(), &clock)
+    }
+
+    fn file(&self) -> PathBuf {
+        let mut files = fs::read_dir(self.entries()).unwrap();
+        files.next().unwrap().unwrap().path()
+    }
+}
+
+#[tokio::test]
+async fn an_entry_comes_back_with_everything_that_was_told() {
+    let cache = StaleCache::in_memory().unwrap();
+    let id = cache.entry_id(&fields(&["a"]));
+    cache.keep(id, RecordRef::Object(&secret("planted")), now()).await;
+    let entry = cache.load(id, now(), HOUR).await.unwrap();
+    assert_eq!(entry.read_at, now());
+    let Record::Object(VaultObject::Secret(found)) = entry.record else { panic!("a secret") };
+    let VaultObject::Secret(kept) = secret("planted") else { panic!("a secret") };
+    assert_eq!(found.value, kept.value);
+    assert_eq!(found.attributes, kept.attributes);
+    assert_eq!((found.version, found.content_type), (kept.version, kept.content_type));
+    assert!(found.of_certificate);
+    assert!(!format!("{cache:?}").contains("planted"));
+}
+
+#[tokio::test]
+async fn an_entry_is_served_up_to_its_age_and_not_from_the_future() {
+    let cache = StaleCache::in_memory().unwrap();
+    let id = cache.entry_id(&fields(&["a"]));
+    cache.keep(id, RecordRef::Object(&secret("x")), now()).await;
+    for (at, served) in [
+        (now() + 60.minutes(), true),
+        (now() + 61.minutes(), false),
+        (now() - 4.minutes(), true),
+        (now() - 6.minutes(), false),
+    ] {
+        assert_eq!(value(&cache, id, at, HOUR).await.is_some(), served, "{at}");
+    }
+}
+
+#[tokio::test]
+async fn a_newer_entry_replaces_an_older_one_and_not_the_other_way_round() {
+    let cache = StaleCache::in_memory().unwrap();
+    let id = cache.entry_id(&fields(&["a"]));
+    for (text, at) in [("one", 0), ("two", 60), ("late", 30)] {
+        let read_at = now() + at.seconds();
+        cache.keep(id, RecordRef::Object(&secret(text)), read_at).await;
+    }
+    assert_eq!(value(&cache, id, now(), HOUR).await.unwrap(), "two");
+    cache.forget(id).await;
+    assert_eq!(value(&cache, id, now(), HOUR).await, None);
+}
+
+#[tokio::test]
+async fn a_cache_on_disk_survives_a_restart_and_tells_nothing_to_who_looks_at_it() {
+    let disk = Disk::new();
+    let cache = disk.open().unwrap();
+    let id = cache.entry_id(&fields(&["tenant-a", "planted-name"]));
+    cache.keep(id, RecordRef::Object(&secret("planted-value")), now()).await;
+    let cache = disk.open().unwrap();
+    assert_eq!(value(&cache, id, now(), HOUR).await.unwrap(), "planted-value");
+    let file = disk.file();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let content = String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
+    assert!(!content.contains("planted") && !file.to_string_lossy().contains("planted"));
+    // Another key finds nothing.
+    disk.write_key(&[8; KEY_LENGTH], 0o600);
+    let other = disk.open().unwrap();
+    let id = other.entry_id(&fields(&["tenant-a", "planted-name"]));
+    assert_eq!(value(&other, id, now(), HOUR).await, None);
+}
+
+#[tokio::test]
+async fn a_file_that_was_touched_is_dropped() {
+    let disk = Disk::new();
+    let cache = disk.open().unwrap();
+    let id = cache.entry_id(&fields(&["a"]));
+    // A byte of the format, of the time, of the nonce, of the content, of the tag.
+    for index in [0, 10, 20, 40, usize::MAX] {
+        cache.keep(id, RecordRef::Object(&secret("x")), now() + 1.second()).await;
+        let file = disk.file();
+        let mut content = fs::read(&file).unwrap();
+        let index = index.min(content.len() - 1);
+        content[index] ^= 1;
+        fs::write(&file, content).unwrap();
+        assert_eq!(value(&cache, id, now(), Duration::from_hours(24)).await, None, "{index}");
+        cache.forget(id).await;
+        assert_eq!(fs::read_dir(disk.entries()).unwrap().count(), 0, "{index}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_in_the_place_of_another_is_not_served() {
+    let disk = Disk::new();
+    let cache = disk.open().unwrap();
+    let (mine, theirs) = (cache.entry_id(&fields(&["a"])), cache.entry_id(&fields(&["b"])));
+    cache.keep(theirs, RecordRef::Object(&secret("theirs")), now()).await;
+    let planted = disk.file().with_file_name(format!("{}.sealed", hex::encode(mine.0)));
+    fs::copy(disk.file(), planted).unwrap();
+    assert_eq!(value(&cache, mine, now(), HOUR).await, None);
+}
+
+#[test]
+fn a_key_that_others_may_read_or_that_is_none_is_refused() {
+    let disk = Disk::new();
+    disk.write_key(&[7; KEY_LENGTH], 0o640);
+    assert!(matches!(disk.open().unwrap_err(), StaleCacheError::KeyMode { mode: 0o640, .. }));
+    disk.write_key(b"short", 0o600);
+    assert!(matches!(disk.open().unwrap_err(), StaleCacheError::Key { .. }));
+    disk.write_key(format!("{}\n", STANDARD.encode([9; KEY_LENGTH])).as_bytes(), 0o600);
+    assert!(disk.open().is_ok());
+}
+
+#[test]
+fn a_directory_that_others_may_write_is_refused_and_leftovers_are_cleared() {
+    let disk = Disk::new();
+    disk.open().unwrap();
+    let leftover = disk.entries().join("x.17.partly");
+    fs::write(&leftover, "half").unwrap();
+    let foreign = disk.entries().join("README");
+    fs::write(&foreign, "not ours").unwrap();
+    disk.open().unwrap();
+    assert!(!leftover.exists() && foreign.exists());
+    fs::set_permissions(disk.entries(), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(matches!(disk.open().unwrap_err(), StaleCacheError::Directory { .. }));
+}
+
+proptest! {
+    #[test]
+    fn two_lists_of_fields_share_an_entry_only_if_they_are_the_same(
+        one in prop::collection::vec("[ab]{0,3}", 0..4),
+        other in prop::collection::vec("[ab]{0,3}", 0..4),
+    ) {
+        let cache = StaleCache::in_memory().unwrap();
+        let id = |texts: &[String]| {
+            cache.entry_id(&texts.iter().map(|text| text.clone().into_bytes()).collect::<Vec<_>>())
+        };
+        prop_assert_eq!(id(&one) == id(&other), one == other);
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_of_records_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        drop(Record::decode(&bytes));
+    }
+}

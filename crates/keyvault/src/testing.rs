@@ -1,0 +1,417 @@
+//! A small Azure in memory, for tests of whoever reads vaults: it counts, throttles and fails by a
+//! manual clock, and says in each value as whom it was read.
+//!
+//! It shares no reading of Azure with anybody and is no judge of it: the emulator is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::{Error, ErrorKind};
+use azure_core::http::headers::{AUTHORIZATION, Headers, USER_AGENT};
+use azure_core::http::{
+    AsyncRawResponse, Body, ClientOptions, HttpClient, Request, StatusCode, Transport as Wire, Url,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::Timestamp;
+use lanyard_azure::{BreakerPolicy, Rate, RetryPolicy, Transport, TransportSettings};
+use lanyard_clock::{Clock as _, ManualClock, SharedClock};
+use lanyard_credential::{ManagedIdentityTransport, TokenTransport, TokenTransportOptions};
+use parking_lot::Mutex;
+
+use crate::pod::{Proofs, PublishSecrets, ServiceAccountToken, ServiceAccountTokens};
+use crate::readers::NodeWays;
+use crate::secret_bytes::SecretBytes;
+
+/// What is wrong with a part of Azure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// It answers with this status.
+    Status(u16),
+    /// It is not reached.
+    Unreachable,
+}
+
+/// A part of Azure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// The vaults.
+    Vaults,
+    /// Entra and the instance metadata service.
+    Tokens,
+}
+
+/// How much a vault takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VaultLimit {
+    /// The most requests within [`Self::window`].
+    pub requests: usize,
+    /// How long a request counts.
+    pub window: Duration,
+    /// What the vault asks for when it throttles (`Retry-After`); nothing for silence.
+    pub retry_after: Option<Duration>,
+}
+
+/// A request to a vault.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultCall {
+    /// When it came, in monotonic time.
+    pub at: Duration,
+    /// The vault's host and the path.
+    pub target: String,
+    /// As whom it came.
+    pub identity: String,
+    /// The answer.
+    pub status: u16,
+    /// `User-Agent`.
+    pub user_agent: String,
+}
+
+/// A small Azure. Clones share it.
+#[derive(Clone)]
+pub struct FakeAzure {
+    clock: ManualClock,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The version of each secret by host and name.
+    secrets: BTreeMap<String, Stored>,
+    denied: BTreeSet<(String, u16)>,
+    trouble: BTreeMap<Part, Trouble>,
+    limit: Option<VaultLimit>,
+    calls: Vec<VaultCall>,
+    token_requests: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Stored {
+    version: u32,
+    value: Option<String>,
+    tags: BTreeMap<String, String>,
+}
+
+impl FakeAzure {
+    /// An Azure without secrets. Its clock stands at noon.
+    pub fn new() -> Self {
+        let noon = Timestamp::from_second(NOON).unwrap_or(Timestamp::UNIX_EPOCH);
+        Self { clock: ManualClock::starting_at(noon), state: Arc::default() }
+    }
+
+    /// The time here.
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    /// The time, for whoever wants to share it.
+    pub fn shared_clock(&self) -> SharedClock {
+        Arc::new(self.clock.clone())
+    }
+
+    /// Writes a new version of a secret of the public cloud.
+    pub fn put(&self, vault: &str, name: &str) {
+        self.state.lock().stored(vault, name).version += 1;
+    }
+
+    /// Writes a new version with this value instead of one that says who reads it.
+    pub fn put_value(&self, vault: &str, name: &str, value: impl Into<String>) {
+        let mut state = self.state.lock();
+        let stored = state.stored(vault, name);
+        stored.version += 1;
+        stored.value = Some(value.into());
+    }
+
+    /// Sets a tag of a secret.
+    pub fn tag(&self, vault: &str, name: &str, tag: &str, text: impl Into<String>) {
+        self.state.lock().stored(vault, name).tags.insert(tag.to_owned(), text.into());
+    }
+
+    /// Answers every read of `identity` with `status` from now on.
+    pub fn deny(&self, identity: impl Into<String>, status: u16) {
+        self.state.lock().denied.insert((identity.into(), status));
+    }
+
+    /// From now on this is wrong with `part`; nothing mends it.
+    pub fn trouble(&self, part: Part, trouble: Option<Trouble>) {
+        let mut state = self.state.lock();
+        match trouble {
+            Some(trouble) => drop(state.trouble.insert(part, trouble)),
+            None => drop(state.trouble.remove(&part)),
+        }
+    }
+
+    /// How much a vault takes from now on.
+    pub fn limit(&self, limit: Option<VaultLimit>) {
+        self.state.lock().limit = limit;
+    }
+
+    /// Every request to a vault so far.
+    pub fn calls(&self) -> Vec<VaultCall> {
+        self.state.lock().calls.clone()
+    }
+
+    /// How many requests vaults have answered with a value.
+    pub fn reads(&self) -> usize {
+        self.state.lock().calls.iter().filter(|call| call.status == 200).count()
+    }
+
+    /// The identities that tokens were asked for, in order.
+    pub fn token_requests(&self) -> Vec<String> {
+        self.state.lock().token_requests.clone()
+    }
+
+    /// How many requests the busiest `window` saw.
+    pub fn busiest(&self, window: Duration) -> usize {
+        let state = self.state.lock();
+        let within = |from: Duration| {
+            let until = from.saturating_add(window);
+            state.calls.iter().filter(|call| (from..until).contains(&call.at)).count()
+        };
+        state.calls.iter().map(|call| within(call.at)).max().unwrap_or_default()
+    }
+
+    /// The transport to this Azure.
+    pub fn transport(&self, rate: Rate, breaker: Option<BreakerPolicy>) -> Transport {
+        let retry = RetryPolicy::default();
+        let settings = TransportSettings { rate, retry, breaker, ..TransportSettings::default() };
+        Transport::over(Arc::new(self.clone()), &settings, self.shared_clock())
+    }
+
+    /// The ways of a node to this Azure.
+    pub fn ways(&self, rate: Rate, breaker: Option<BreakerPolicy>) -> NodeWays {
+        let mut options = TokenTransportOptions::default();
+        options.clock = self.shared_clock();
+        let wire = || Wire::new(Arc::new(self.clone()));
+        options.client = ClientOptions { transport: Some(wire()), ..ClientOptions::default() };
+        let entra = TokenTransport::new(options.clone());
+        NodeWays {
+            transport: self.transport(rate, breaker),
+            token_proxy: entra.clone(),
+            entra,
+            managed_identity: ManagedIdentityTransport::over(options, wire()),
+            managed_identity_host: None,
+            user_agent: None,
+        }
+    }
+
+    /// Runs `work` to its end, moving the clock whenever everything waits.
+    pub async fn drive<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            for _ in 0..SETTLED {
+                tokio::select! {
+                    biased;
+                    output = &mut work => return output,
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            if let Some(due) = self.clock.next_due() {
+                self.clock.advance(due);
+            }
+        }
+    }
+
+    /// Lets every task run until it waits.
+    pub async fn settle(&self) {
+        for _ in 0..SETTLED {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Moves the clock on by `duration`, from one sleeper to the next.
+    pub async fn pass(&self, duration: Duration) {
+        let end = self.clock.monotonic().saturating_add(duration);
+        loop {
+            self.settle().await;
+            let left = end.saturating_sub(self.clock.monotonic());
+            let step = self.clock.next_due().map_or(left, |due| due.min(left));
+            if step.is_zero() && left.is_zero() {
+                return;
+            }
+            self.clock.advance(step);
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Option<(u16, Headers, String)> {
+        let url = request.url();
+        let host = url.host_str().unwrap_or_default();
+        let part = if host.ends_with(VAULTS) { Part::Vaults } else { Part::Tokens };
+        let mut state = self.state.lock();
+        match part {
+            Part::Vaults => {
+                let (status, headers, body) = state.read(request, self.clock.monotonic())?;
+                Some((status, headers, body))
+            }
+            Part::Tokens => {
+                let identity = identity_in(request);
+                state.token_requests.push(identity.clone());
+                match state.trouble.get(&part) {
+                    Some(Trouble::Unreachable) => None,
+                    Some(Trouble::Status(status)) => Some((*status, Headers::new(), String::new())),
+                    None => {
+                        let token = URL_SAFE_NO_PAD.encode(identity);
+                        let body = format!(
+                            r#"{{"token_type":"Bearer","expires_in":86400,"access_token":"{token}"}}"#
+                        );
+                        Some((200, Headers::new(), body))
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Default for FakeAzure {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for FakeAzure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FakeAzure")
+    }
+}
+
+#[async_trait]
+impl HttpClient for FakeAzure {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        // An answer takes a turn of the runtime, so that others can ask meanwhile.
+        tokio::task::yield_now().await;
+        match self.answer(request) {
+            Some((status, headers, body)) => {
+                Ok(AsyncRawResponse::from_bytes(StatusCode::from(status), headers, body))
+            }
+            None => Err(Error::with_message(ErrorKind::Connection, "connection refused")),
+        }
+    }
+}
+
+impl State {
+    fn stored(&mut self, vault: &str, name: &str) -> &mut Stored {
+        self.secrets.entry(format!("{vault}.{VAULTS}/secrets/{name}")).or_default()
+    }
+
+    /// A read of a vault; nothing if it is not reached.
+    fn read(&mut self, request: &Request, now: Duration) -> Option<(u16, Headers, String)> {
+        let target = target_of(request.url());
+        let token = request.headers().get_optional_str(&AUTHORIZATION).unwrap_or_default();
+        let token = URL_SAFE_NO_PAD.decode(token.trim_start_matches("Bearer "));
+        let identity = String::from_utf8_lossy(&token.unwrap_or_default()).into_owned();
+        let mut headers = Headers::new();
+        let status = match self.trouble.get(&Part::Vaults) {
+            Some(Trouble::Unreachable) => 0,
+            Some(Trouble::Status(status)) => *status,
+            None if self.is_throttled(&target, now) => {
+                if let Some(pause) = self.limit.and_then(|limit| limit.retry_after) {
+                    headers.insert("retry-after", pause.as_secs().to_string());
+                }
+                429
+            }
+            None => {
+                let denied = self.denied.iter().find(|(denied, _)| *denied == identity);
+                match denied {
+                    Some((_, status)) => *status,
+                    None if !self.secrets.contains_key(&target) => 404,
+                    None => 200,
+                }
+            }
+        };
+        let user_agent = request.headers().get_optional_string(&USER_AGENT).unwrap_or_default();
+        let call = VaultCall { at: now, target, identity, status, user_agent };
+        let body = self.body(&call);
+        self.calls.push(call);
+        (status != 0).then_some((status, headers, body))
+    }
+
+    /// Whether the vault has been asked enough. What it refuses counts, too.
+    fn is_throttled(&self, target: &str, now: Duration) -> bool {
+        let Some(limit) = self.limit else { return false };
+        let host = |target: &str| target.split('/').next().map(str::to_owned);
+        let asked = self.calls.iter().rev();
+        let recent = asked.take_while(|call| now.saturating_sub(call.at) < limit.window);
+        recent.filter(|call| host(&call.target) == host(target)).count() >= limit.requests
+    }
+
+    fn body(&self, call: &VaultCall) -> String {
+        if call.status != 200 {
+            return format!(
+                r#"{{"error":{{"code":"Planned{}","message":"planned"}}}}"#,
+                call.status
+            );
+        }
+        let stored = self.secrets.get(&call.target).cloned().unwrap_or_default();
+        let value = stored.value.unwrap_or_else(|| {
+            format!("{} version {} for {}", call.target, stored.version, call.identity)
+        });
+        serde_json::json!({
+            "value": value,
+            "id": format!("https://{}/v{}", call.target, stored.version),
+            "attributes": {"enabled": true, "created": NOON},
+            "tags": stored.tags,
+        })
+        .to_string()
+    }
+}
+
+/// As whom a token is asked for.
+fn identity_in(request: &Request) -> String {
+    let url = request.url();
+    if url.path().starts_with("/metadata/") {
+        let client = url.query_pairs().find(|(key, _)| key == "client_id");
+        let client = client.map_or_else(|| "system".to_owned(), |(_, id)| id.into_owned());
+        return format!("managed identity {client}");
+    }
+    let Body::Bytes(body) = request.body() else { return "nobody".to_owned() };
+    let field = |name: &str| {
+        let mut fields = url::form_urlencoded::parse(body);
+        fields.find(|(key, _)| key == name).map(|(_, text)| text.into_owned())
+    };
+    let client = field("client_id").unwrap_or_default();
+    let tenant = url.path_segments().and_then(|mut path| path.next()).unwrap_or_default();
+    let proof = match (field("client_assertion"), field("client_secret")) {
+        (Some(assertion), _) => subject_of(&assertion).unwrap_or_default(),
+        (_, Some(secret)) => format!("who knows {secret}"),
+        _ => "nobody".to_owned(),
+    };
+    format!("{client} of {tenant} as {proof}")
+}
+
+fn subject_of(jwt: &str) -> Option<String> {
+    let payload = URL_SAFE_NO_PAD.decode(jwt.split('.').nth(1)?).ok()?;
+    let claims: serde_json::Value = serde_json::from_slice(&payload).ok()?;
+    Some(claims.get("sub")?.as_str()?.to_owned())
+}
+
+fn target_of(url: &Url) -> String {
+    let path = url.path().trim_end_matches('/');
+    format!("{}{path}", url.host_str().unwrap_or_default())
+}
+
+/// The proofs of a pod with one service account token, valid until `expires`.
+pub fn workload_proofs(subject: &str, audience: &str, expires: Timestamp) -> Proofs {
+    let claims = serde_json::json!({"sub": subject, "aud": audience, "exp": expires.as_second()});
+    let jwt = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let token = ServiceAccountToken { token: Arc::new(SecretBytes::from(jwt)), expires };
+    let tokens = ServiceAccountTokens([(audience.to_owned(), token)].into());
+    Proofs { tokens, ..Proofs::default() }
+}
+
+/// The proofs of a volume with a client id and a secret.
+pub fn secret_proofs(client_id: &str, secret: &str) -> Proofs {
+    let value = |text: &str| Arc::new(SecretBytes::from(text.to_owned()));
+    let secrets = [("clientid", client_id), ("clientsecret", secret)];
+    let secrets = secrets.map(|(key, text)| (key.to_owned(), value(text))).into();
+    Proofs { secrets: PublishSecrets(secrets), ..Proofs::default() }
+}
+
+/// Of the public cloud.
+const VAULTS: &str = "vault.azure.net";
+/// 2026-11-21T12:00:00Z.
+const NOON: i64 = 1_795_262_400;
+/// More turns of the runtime than anything here takes.
+const SETTLED: usize = 64;

@@ -1,0 +1,84 @@
+//! Adding to the user agent of requests.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::error::ErrorKind;
+use azure_core::http::headers::USER_AGENT;
+use azure_core::http::policies::{Policy, PolicyResult};
+use azure_core::http::{Context, Request};
+
+/// What is added to the user agent: visible ASCII and single spaces between, so that no setting can
+/// add a header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserAgentSuffix(String);
+
+/// A text cannot be added to a user agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is not 1 to {LONGEST} visible ASCII characters, with spaces between them")]
+pub struct ParseUserAgentError;
+
+impl FromStr for UserAgentSuffix {
+    type Err = ParseUserAgentError;
+
+    fn from_str(text: &str) -> Result<Self, ParseUserAgentError> {
+        let text = text.trim();
+        let shown = text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+        if shown && (1..=LONGEST).contains(&text.len()) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(ParseUserAgentError)
+        }
+    }
+}
+
+/// The policy that adds it.
+#[derive(Debug)]
+pub(crate) struct AppendUserAgent(UserAgentSuffix);
+
+impl AppendUserAgent {
+    pub(crate) fn new(suffix: UserAgentSuffix) -> Self {
+        Self(suffix)
+    }
+}
+
+#[async_trait]
+impl Policy for AppendUserAgent {
+    #[expect(elided_lifetimes_in_paths, reason = "the trait binds the lifetime late")]
+    async fn send(
+        &self,
+        context: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
+        let Some((first, rest)) = next.split_first() else {
+            let message = "the pipeline ends before its transport";
+            return Err(azure_core::Error::with_message(ErrorKind::Other, message));
+        };
+        let told = request.headers().get_optional_str(&USER_AGENT).unwrap_or_default();
+        // A challenge that is answered sends the same request again.
+        if !told.ends_with(&self.0.0) {
+            let told = format!("{told} {}", self.0.0);
+            request.insert_header(USER_AGENT, told.trim_start().to_owned());
+        }
+        first.send(context, request, rest).await
+    }
+}
+
+const LONGEST: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_suffix_can_add_a_header() {
+        for good in ["aks/1.2", "a b", " trimmed "] {
+            assert!(good.parse::<UserAgentSuffix>().is_ok(), "{good}");
+        }
+        for bad in ["", "  ", "a\r\nx: y", "ä", &"a".repeat(129)] {
+            assert_eq!(bad.parse::<UserAgentSuffix>(), Err(ParseUserAgentError), "{bad}");
+        }
+    }
+}
