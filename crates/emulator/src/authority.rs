@@ -21,6 +21,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde::{Deserialize, Serialize};
 
+use crate::binding::is_server_name;
 use crate::certificates::{common_name, days_after, set_validity};
 use crate::hosts;
 use crate::keys::SecretText;
@@ -151,11 +152,12 @@ impl LocalAuthority {
 }
 
 impl ResolvesServerCert for LocalAuthority {
-    /// The leaf of the name that the client asks for, if it is a name of Azure.
+    /// The leaf of the name that the client asks for, if it is a name of Azure or of the token
+    /// proxy of a cluster.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let host = hello.server_name()?.to_ascii_lowercase();
-        hosts::site(&host)?;
-        self.leaf(&host).ok()
+        let is_ours = hosts::site(&host).is_some() || is_server_name(&host);
+        if is_ours { self.leaf(&host).ok() } else { None }
     }
 }
 

@@ -53,8 +53,10 @@ pub(crate) struct Call<'a> {
     pub(crate) request: &'a Request,
     /// Service and cloud of the host.
     pub(crate) site: Site,
-    /// The wall time.
+    /// The time of the world.
     pub(crate) now: Timestamp,
+    /// The time of the machine, which the world's may differ from.
+    pub(crate) machine_now: Timestamp,
     /// The source of new ids.
     pub(crate) ids: &'a mut Ids,
     /// The ledger, for the control API.

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::keys::{RsaKey, SecretText};
+use crate::published_key::PublishedKey;
 
 /// Everything that Entra knows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -140,8 +141,26 @@ pub(crate) struct CertificateAuthority {
 /// An issuer of foreign tokens, with the keys that its `jwks_uri` would publish.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct TrustedIssuer {
-    /// The keys by `kid`.
+    /// The keys that this world signs with, by `kid`.
     pub(crate) keys: BTreeMap<String, RsaKey>,
+    /// The keys of an issuer outside this world, by `kid`.
+    #[serde(default)]
+    pub(crate) published: BTreeMap<String, PublishedKey>,
+}
+
+impl TrustedIssuer {
+    /// The public key that verifies a token with this `kid`, as `RSAPublicKey` DER. Without one,
+    /// the only key that there is.
+    pub(crate) fn public_der(&self, kid: Option<&str>) -> Option<Vec<u8>> {
+        let own = self.keys.iter().map(|(known, key)| (known, key.public_der().ok()));
+        let others = self.published.iter().map(|(known, key)| (known, key.public_der()));
+        let mut keys = own.chain(others);
+        if let Some(kid) = kid {
+            return keys.find(|(known, _)| *known == kid)?.1;
+        }
+        let (_, only) = keys.next()?;
+        keys.next().is_none().then_some(only)?
+    }
 }
 
 impl Directory {

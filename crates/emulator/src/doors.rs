@@ -10,6 +10,9 @@ use crate::request::{Reply, Request};
 /// The address of the metadata service on every machine of Azure.
 pub(crate) const IMDS_HOST: &str = "169.254.169.254";
 
+/// The end of the path of a token request.
+const TOKEN_PATH: &str = "/oauth2/v2.0/token";
+
 /// How a request found the emulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
@@ -24,6 +27,9 @@ pub(crate) enum Door {
     Proxy,
     /// Inside an intercepted TLS connection.
     Tunnel,
+    /// Inside a TLS connection that was made to the server name of a cluster's token proxy, which
+    /// is the host of the request, whatever the request itself says.
+    TokenProxy,
     /// Inside an intercepted TLS connection that was made to another name.
     Misdirected,
 }
@@ -32,6 +38,14 @@ pub(crate) enum Door {
 pub(crate) fn site(request: &Request, door: Door) -> Result<Site, Reply> {
     match door {
         Door::Tunnel => hosts::site(&request.host).ok_or_else(|| not_azure(&request.host)),
+        Door::TokenProxy if request.path.to_ascii_lowercase().ends_with(TOKEN_PATH) => {
+            Ok(local(Service::Entra))
+        }
+        Door::TokenProxy => Err(Reply::text(
+            StatusCode::NOT_FOUND,
+            "the token proxy of a cluster forwards token requests and nothing else\n",
+        )
+        .because("no token request")),
         Door::Misdirected => Err(Reply::text(
             StatusCode::MISDIRECTED_REQUEST,
             "the host of the request is not the name that the TLS connection was made to\n",

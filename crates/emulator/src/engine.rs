@@ -103,7 +103,8 @@ impl Engine {
     ) -> Result<T, ChangeError> {
         let mut state = self.state.lock();
         let State { world, ids, .. } = &mut *state;
-        let changed = change(world, ids, self.clock.now())?;
+        let now = world.clock.at(self.clock.now());
+        let changed = change(world, ids, now)?;
         self.write(world, ids)?;
         Ok(changed)
     }
@@ -117,7 +118,7 @@ impl Engine {
     pub(crate) fn answer(&self, request: &Request, door: Door) -> Answer {
         let began = self.clock.monotonic();
         let mut state = self.state.lock();
-        let now = self.clock.now();
+        let now = state.world.clock.at(self.clock.now());
         let mut trace = Trace::default();
         let (reply, delay, reset) = match site(request, door) {
             Ok(site) => self.at_site(&mut state, request, site, now, &mut trace),
@@ -146,8 +147,8 @@ impl Engine {
 
     /// Records the refusal of a request that no service sees.
     pub(crate) fn refuse(&self, request: &Request, refusal: Reply) -> Reply {
-        let now = self.clock.now();
         let mut state = self.state.lock();
+        let now = state.world.clock.at(self.clock.now());
         let trace = Trace::default();
         let reply = finish(&mut state, request, &trace, refusal, now);
         state.ledger.write(entry(request, &trace, &reply, now, Duration::ZERO));
@@ -166,7 +167,7 @@ impl Engine {
         let hit = if state.world.faults.is_empty() {
             None
         } else {
-            state.world.faults.strike(site.service, request)
+            state.world.faults.strike(site.service, request, now)
         };
         let (mut delay, mut reset) = (Duration::ZERO, false);
         if let Some(Hit { rule, effect }) = hit {
@@ -212,6 +213,7 @@ impl Engine {
             request,
             site,
             now,
+            machine_now: self.clock.now(),
             ids,
             parameters,
             caller: None,

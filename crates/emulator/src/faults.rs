@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use jiff::{SignedDuration, Timestamp};
 use lanyard_vocabulary::ClientId;
 use serde::{Deserialize, Serialize};
 
@@ -46,8 +47,53 @@ pub(crate) struct FaultRule {
     /// How many requests are hit; without it, every one.
     #[serde(default)]
     pub(crate) times: Option<u32>,
+    /// From when on, by the time of the world.
+    #[serde(default)]
+    pub(crate) from: Option<Timestamp>,
+    /// Until when.
+    #[serde(default)]
+    pub(crate) until: Option<Timestamp>,
+    /// How long, in seconds, from its beginning on: another way to say `until`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seconds: Option<u32>,
+    /// Hits only what exceeds a rate, as the limit of a vault does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) beyond: Option<Rate>,
     /// What happens.
     pub(crate) effect: Effect,
+}
+
+/// A rate of requests, counted in windows that begin with the first request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rate {
+    /// How many requests pass in a window.
+    requests: u32,
+    /// How long a window is, in seconds.
+    seconds: u32,
+    /// The window that was open last.
+    #[serde(skip)]
+    window: Option<Window>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    begins: Timestamp,
+    requests: u32,
+}
+
+impl Rate {
+    /// Counts a request. Whether it exceeds the rate.
+    fn exceeds(&mut self, now: Timestamp) -> bool {
+        let length = SignedDuration::from_secs(i64::from(self.seconds));
+        let fresh = Window { begins: now, requests: 0 };
+        let window = self.window.get_or_insert(fresh);
+        if now.duration_since(window.begins) >= length {
+            *window = fresh;
+        }
+        window.requests = window.requests.saturating_add(1);
+        window.requests > self.requests
+    }
 }
 
 /// What a fault does to a request.
@@ -118,11 +164,20 @@ impl Faults {
     }
 
     /// The hit on a request, if a rule has one left. It is counted.
-    pub(crate) fn strike(&mut self, service: Service, request: &Request) -> Option<Hit> {
+    pub(crate) fn strike(
+        &mut self,
+        service: Service,
+        request: &Request,
+        now: Timestamp,
+    ) -> Option<Hit> {
         if service == Service::Control {
             return None;
         }
-        let rule = self.rules.iter_mut().find(|rule| rule.matches(service, request))?;
+        let matching = |rule: &&mut FaultRule| rule.lasts_at(now) && rule.matches(service, request);
+        let rule = self.rules.iter_mut().find(matching)?;
+        if rule.beyond.as_mut().is_some_and(|rate| !rate.exceeds(now)) {
+            return None;
+        }
         if rule.after > 0 {
             rule.after -= 1;
             return None;
@@ -135,6 +190,19 @@ impl Faults {
 }
 
 impl FaultRule {
+    /// The rule with its end, if it has a length.
+    pub(crate) fn beginning(mut self, now: Timestamp) -> Self {
+        if let Some(seconds) = self.seconds.take() {
+            let length = SignedDuration::from_secs(i64::from(seconds));
+            self.until = self.from.unwrap_or(now).checked_add(length).ok();
+        }
+        self
+    }
+
+    fn lasts_at(&self, now: Timestamp) -> bool {
+        self.from.is_none_or(|from| from <= now) && self.until.is_none_or(|until| now < until)
+    }
+
     fn matches(&self, service: Service, request: &Request) -> bool {
         let client = || {
             let form = request.form();
@@ -242,5 +310,46 @@ mod tests {
         for (pattern, text, expected) in cases {
             assert_eq!(glob(pattern, text), expected, "{pattern} {text}");
         }
+    }
+
+    fn strikes(rule: &serde_json::Value, at: &[i64]) -> Vec<bool> {
+        let epoch = crate::testing::epoch();
+        let rule: FaultRule = serde_json::from_value(rule.clone()).unwrap();
+        let mut faults = Faults::default();
+        faults.insert(rule.beginning(epoch));
+        let request = Request {
+            method: http::Method::GET,
+            scheme: crate::request::Scheme::Https,
+            host: "kv.vault.azure.net".to_owned(),
+            path: "/secrets/a".to_owned(),
+            query: Vec::new(),
+            headers: http::HeaderMap::new(),
+            body: bytes::Bytes::new(),
+        };
+        let later = |seconds: &i64| epoch + SignedDuration::from_secs(*seconds);
+        let hits = at.iter().map(|at| faults.strike(Service::KeyVault, &request, later(at)));
+        hits.map(|hit| hit.is_some()).collect()
+    }
+
+    #[test]
+    fn an_outage_begins_and_ends_by_the_time_of_the_world() {
+        let effect = serde_json::json!({ "type": "status", "status": 503 });
+        let hour = serde_json::json!({ "name": "outage", "seconds": 3_600, "effect": effect });
+        assert_eq!(strikes(&hour, &[0, 3_599, 3_600]), [true, true, false]);
+        let later = serde_json::json!({
+            "name": "outage", "from": "2026-11-21T12:01:00Z", "seconds": 60, "effect": effect,
+        });
+        assert_eq!(strikes(&later, &[0, 59, 60, 119, 120]), [false, false, true, true, false]);
+    }
+
+    #[test]
+    fn a_limit_hits_what_exceeds_its_rate_and_nothing_else() {
+        let limit = serde_json::json!({
+            "name": "limit", "host": "kv.vault.azure.net",
+            "beyond": { "requests": 2, "seconds": 10 },
+            "effect": { "type": "throttle", "retry_after": 5 },
+        });
+        let hits = strikes(&limit, &[0, 1, 2, 9, 10, 11, 12]);
+        assert_eq!(hits, [false, false, true, true, false, false, true]);
     }
 }

@@ -2,6 +2,7 @@
 
 use lanyard_vocabulary::Cloud;
 
+use crate::binding;
 use crate::operations::Service;
 
 /// The service and the cloud that a host name belongs to.
@@ -123,7 +124,7 @@ pub(crate) fn global_names_of_regional(host: &str) -> &'static [&'static str] {
 
 /// The suffixes that the local CA may sign for, without a leading dot.
 pub(crate) fn suffixes() -> Vec<&'static str> {
-    let mut all = vec![REGIONAL_LOGIN];
+    let mut all = vec![REGIONAL_LOGIN, binding::SUFFIX];
     for endpoints in Cloud::ALL.into_iter().filter_map(Cloud::endpoints) {
         all.push(endpoints.authority_host);
         all.extend(endpoints.authority_aliases);

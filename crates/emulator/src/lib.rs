@@ -24,6 +24,7 @@
 
 mod authority;
 mod authorization;
+mod binding;
 mod call;
 mod certificates;
 mod directory;
@@ -39,6 +40,7 @@ mod jose;
 mod keys;
 mod ledger;
 mod operations;
+mod published_key;
 mod request;
 mod seed;
 mod server;
@@ -48,6 +50,7 @@ mod store;
 mod testing;
 mod token;
 mod world;
+mod world_clock;
 
 pub use authority::AuthorityError;
 pub use drill::{Drill, Fault, ParseFaultError};

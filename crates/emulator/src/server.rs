@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::authority::LocalAuthority;
+use crate::binding::is_server_name;
 use crate::doors::Door;
 use crate::engine::{Answer, Engine};
 use crate::request::{Reply, Request, Scheme, normal_path};
@@ -267,6 +268,10 @@ async fn in_tunnel(
     name: &str,
     request: http::Request<Incoming>,
 ) -> Result<HttpReply, Reset> {
+    // Clients of a token proxy go on naming the token service, or name the API server.
+    if is_server_name(name) {
+        return answered(&gate, Scheme::Https, name.to_owned(), Door::TokenProxy, request).await;
+    }
     let host = request.uri().host().map_or_else(|| host_header(&request), host_of);
     let door = if host == name { Door::Tunnel } else { Door::Misdirected };
     answered(&gate, Scheme::Https, host, door, request).await

@@ -155,7 +155,7 @@ pub(crate) fn world() -> World {
         CertificateAuthority { certificate: certificate.der().to_vec(), key: authority_key() };
     directory.authorities.insert(MSI_AUTHORITY.to_owned(), authority);
     let keys = [("k1".to_owned(), issuer_key())].into();
-    directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys });
+    directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys, ..TrustedIssuer::default() });
     world.imds.assigned = vec![MSI.parse().unwrap()];
     world.imds.identity_header = Some(SecretText::new("s3cret-header".to_owned()));
     world

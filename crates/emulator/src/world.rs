@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::authorization::Authorization;
+use crate::binding::IdentityBinding;
 use crate::directory::Directory;
 use crate::faults::Faults;
 use crate::seed::{PlanFingerprint, Roster};
@@ -13,6 +14,7 @@ use crate::services::arm::Resources;
 use crate::services::imds::Imds;
 use crate::services::keyvault::Vaults;
 use crate::token::TokenPolicy;
+use crate::world_clock::WorldClock;
 
 /// Everything that the emulator knows.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -22,6 +24,10 @@ pub(crate) struct World {
     pub(crate) plan: Option<PlanFingerprint>,
     /// Tenants, principals, federated credentials, trusted issuers.
     pub(crate) directory: Directory,
+    /// Who may stand for an identity through the token proxy of a cluster.
+    pub(crate) bindings: Vec<IdentityBinding>,
+    /// The time.
+    pub(crate) clock: WorldClock,
     /// How long tokens live.
     pub(crate) tokens: TokenPolicy,
     /// Role definitions and assignments.

@@ -83,6 +83,25 @@ async fn the_first_http_version_works_inside_the_tunnel_too() {
 }
 
 #[tokio::test]
+async fn the_token_proxy_of_a_cluster_is_found_by_its_server_name_whatever_the_host_says() {
+    let emulator = started(testing::world()).await;
+    let authority = reqwest::Certificate::from_pem(emulator.ca_pem().as_bytes()).unwrap();
+    let name = crate::binding::server_name_of("cluster");
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([authority])
+        .http1_only()
+        .resolve(&name, emulator.address())
+        .build()
+        .unwrap();
+    let url = format!("https://{name}:{}/{TENANT}/oauth2/v2.0/token", emulator.address().port());
+    let response = client.post(url).header("host", LOGIN).body("").send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let entry = &emulator.ledger()[0];
+    assert_eq!((entry.operation, entry.host.as_str()), (Some("Token_Post"), name.as_str()));
+}
+
+#[tokio::test]
 async fn what_is_not_azure_is_refused_and_recorded() {
     let emulator = started(testing::world()).await;
     let client = proxied(&emulator);

@@ -185,7 +185,10 @@ impl Seed<'_> {
             });
         }
         let keys = BTreeMap::from([(ISSUER_KEY.to_owned(), self.keys.take()?)]);
-        self.world.directory.issuers.insert(ISSUER.to_owned(), TrustedIssuer { keys });
+        self.world
+            .directory
+            .issuers
+            .insert(ISSUER.to_owned(), TrustedIssuer { keys, ..TrustedIssuer::default() });
         Ok(client_id)
     }
 

@@ -4,7 +4,9 @@
 //! page cannot send to another origin.
 
 mod changes;
+mod federation;
 mod listing;
+mod time;
 
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
@@ -90,6 +92,48 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         path: "/lanyard/v1/federated-token",
         support: Support::Full,
         handler: |call| guarded(call, changes::mint),
+    },
+    Operation {
+        id: "Issuers_Put",
+        method: Method::PUT,
+        path: "/lanyard/v1/issuers",
+        support: Support::Full,
+        handler: |call| guarded(call, federation::put_issuer),
+    },
+    Operation {
+        id: "FederatedCredentials_Add",
+        method: Method::POST,
+        path: "/lanyard/v1/federated-credentials",
+        support: Support::Full,
+        handler: |call| guarded(call, federation::add_credential),
+    },
+    Operation {
+        id: "IdentityBindings_Add",
+        method: Method::POST,
+        path: "/lanyard/v1/identity-bindings",
+        support: Support::Full,
+        handler: |call| guarded(call, federation::add_binding),
+    },
+    Operation {
+        id: "RoleAssignments_Add",
+        method: Method::POST,
+        path: "/lanyard/v1/role-assignments",
+        support: Support::Full,
+        handler: |call| guarded(call, federation::assign_role),
+    },
+    Operation {
+        id: "Clock_Get",
+        method: Method::GET,
+        path: "/lanyard/v1/clock",
+        support: Support::Full,
+        handler: |call| guarded(call, |call| Ok(time::read(call))),
+    },
+    Operation {
+        id: "Clock_Change",
+        method: Method::POST,
+        path: "/lanyard/v1/clock",
+        support: Support::Full,
+        handler: |call| guarded(call, time::change),
     },
     Operation {
         id: "TokenPolicy_Put",
@@ -215,6 +259,7 @@ fn add_fault(call: &mut Call<'_>) -> Result<Reply, Reply> {
             "No fault touches the control API.",
         ));
     }
+    let rule = rule.beginning(call.now);
     call.world_mut().faults.insert(rule.clone());
     Ok(Reply::json(StatusCode::CREATED, &rule))
 }

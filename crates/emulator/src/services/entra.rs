@@ -28,8 +28,9 @@ use self::refusal::{
 };
 pub(crate) use self::resource::is_known as is_known_resource;
 use self::resource::{missing, parse_resource, parse_scope};
+use crate::binding::{IdentityBinding, is_server_name};
 use crate::call::{Call, Ids};
-use crate::directory::{Directory, Principal, Tenant};
+use crate::directory::{Directory, FederatedCredential, Principal, Tenant};
 use crate::jose::Token;
 use crate::keys::SecretText;
 use crate::operations::{Operation, Support};
@@ -230,6 +231,11 @@ fn proven(
         let directory = &call.world().directory;
         return verify_assertion(call, &token, tenant, principal, directory).map(|()| Proof::Key);
     }
+    if is_server_name(&call.request.host) {
+        return Err(
+            CREDENTIAL_MISSING.because("The token proxy of a cluster takes tokens of it only.")
+        );
+    }
     let Some(secret) = form.field("client_secret") else {
         return Err(CREDENTIAL_MISSING.because(
             "'client_assertion', 'client_secret' or 'request' is required for the \
@@ -264,8 +270,13 @@ fn verify_assertion(
     let Some(named) = token.text("iss") else {
         return Err(ASSERTION_NOT_OF_CLIENT.because("The client assertion has no `iss` claim."));
     };
+    if is_server_name(&call.request.host) {
+        let bound = bound_credentials(call, principal);
+        return verify_foreign_token(token, &bound, directory, call.now);
+    }
     if named.contains("://") {
-        return verify_foreign_token(token, principal, directory, call.now);
+        let credentials = &principal.federated_credentials;
+        return verify_foreign_token(token, credentials, directory, call.now);
     }
     let issuer = issuer(call.site.cloud, &tenant.id);
     let endpoint = Endpoint {
@@ -275,6 +286,16 @@ fn verify_assertion(
         issuer: &issuer,
     };
     verify_certificate_assertion(token, principal, directory, endpoint, call.now)
+}
+
+/// What the token proxy of a cluster checks its own tokens against.
+fn bound_credentials(call: &Call<'_>, principal: &Principal) -> Vec<FederatedCredential> {
+    let bindings = call.world().bindings.iter();
+    bindings
+        .filter(|binding| binding.client_id == principal.client_id)
+        .filter(|binding| binding.server_name == call.request.host)
+        .map(IdentityBinding::credential)
+        .collect()
 }
 
 /// The success body: version 1.0 writes its numbers as texts.

@@ -12,15 +12,15 @@ use super::refusal::{
     NO_FEDERATED_AUDIENCE, NO_FEDERATED_CREDENTIAL, NO_FEDERATED_ISSUER, NO_FEDERATED_SUBJECT,
     Refusal,
 };
-use crate::directory::{Directory, FederatedCredential, Principal};
+use crate::directory::{Directory, FederatedCredential};
 use crate::hosts;
 use crate::jose::{Algorithm, Token};
 use crate::operations::Service;
 
-/// Verifies a foreign token for a principal.
+/// Verifies a foreign token against the federated credentials of a principal.
 pub(super) fn verify_foreign_token(
     token: &Token,
-    principal: &Principal,
+    credentials: &[FederatedCredential],
     directory: &Directory,
     now: Timestamp,
 ) -> Result<(), Refusal> {
@@ -31,7 +31,7 @@ pub(super) fn verify_foreign_token(
              flows to applications or managed identities registered in this tenant.",
         ));
     }
-    matching(token, issuer, &principal.federated_credentials)?;
+    matching(token, issuer, credentials)?;
     let trusted = directory.issuers.get(issuer).ok_or_else(|| {
         ISSUER_UNREACHABLE.because(format!(
             "Request to external OIDC endpoint failed: this world has no keys of the issuer \
@@ -41,12 +41,7 @@ pub(super) fn verify_foreign_token(
     if token.header.alg != "RS256" {
         return Err(MALFORMED_ASSERTION.because("A federated token must be signed with RS256."));
     }
-    let key = match &token.header.kid {
-        Some(kid) => trusted.keys.get(kid),
-        None if trusted.keys.len() == 1 => trusted.keys.values().next(),
-        None => None,
-    };
-    let key = key.and_then(|key| key.public_der().ok()).ok_or_else(|| {
+    let key = trusted.public_der(token.header.kid.as_deref()).ok_or_else(|| {
         ASSERTION_KEY.because(format!(
             "The key that signed the federated token is not in the key set of `{issuer}`."
         ))
