@@ -15,6 +15,7 @@ mod fuzz;
 mod house;
 mod image;
 mod layers;
+mod outcomes;
 mod process;
 mod satellites;
 mod test;
@@ -42,6 +43,8 @@ enum Task {
     Test,
     /// Run everything that CI runs, with the seconds of each stage
     Ci(ci::Arguments),
+    /// Write the page of outcome codes out of their table
+    Outcomes,
     /// Check that the arrows between crates point down
     Layers,
     /// Check file lengths, names and other habits that no lint sees
@@ -75,6 +78,7 @@ fn run(task: &Task, house: &House) -> Result<(), TaskError> {
     match task {
         Task::Test => test::run(house).map(drop),
         Task::Ci(arguments) => ci::run(house, arguments),
+        Task::Outcomes => outcomes::run(house),
         Task::Layers => layers::check(house).map(drop),
         Task::Tidy => tidy::check(house).map(drop),
         Task::Codegen(arguments) => codegen::run(house, arguments),
