@@ -67,7 +67,7 @@ fn stages() -> Vec<Stage> {
         one("layers", |house| layers::check(house).map(drop)),
         one("tidy", |house| tidy::check(house).map(drop)),
         one("docs", docs),
-        one("image", image::check),
+        stage("image", image::check),
         one("deny", deny::check),
         stage("satellites", satellites::check),
     ];

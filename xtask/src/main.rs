@@ -59,6 +59,8 @@ enum Task {
     Tools(tools::Arguments),
     /// Run a real one-node cluster on loopback
     Cluster(cluster::Arguments),
+    /// Build the container image
+    Image(image::Arguments),
     /// Fuzz every target for a while
     Fuzz(fuzz::Arguments),
 }
@@ -86,6 +88,7 @@ fn run(task: &Task, house: &House) -> Result<(), TaskError> {
         Task::Bench(arguments) => bench::run(house, arguments),
         Task::Tools(arguments) => tools::run(house, arguments),
         Task::Cluster(arguments) => cluster::run(house, arguments),
+        Task::Image(arguments) => image::run(house, arguments),
         Task::Fuzz(arguments) => fuzz::run(house, arguments).map(drop),
     }
 }

@@ -6,6 +6,9 @@
 //! the epoch.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::{fs, io};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -52,6 +55,26 @@ impl Entry {
     /// A symbolic link.
     pub(crate) fn link(path: &str, target: &str) -> Self {
         Self { path: path.to_owned(), mode: 0o777, content: Content::Link(target.to_owned()) }
+    }
+
+    /// The path, relative to the root.
+    #[cfg(test)]
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Writes the entry below a directory instead of into an archive.
+    pub(crate) fn write_below(&self, root: &Path) -> io::Result<()> {
+        let path = root.join(&self.path);
+        if let Some(above) = path.parent() {
+            fs::create_dir_all(above)?;
+        }
+        match &self.content {
+            Content::File(content) => fs::write(&path, content)?,
+            Content::Directory => fs::create_dir_all(&path)?,
+            Content::Link(target) => return symlink(target, &path),
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(self.mode))
     }
 
     /// An empty directory with a mode of its own.

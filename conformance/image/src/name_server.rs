@@ -1,0 +1,110 @@
+//! A name server that knows every name: all of them are here.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::thread;
+
+use parking_lot::Mutex;
+
+use crate::SetupError;
+
+const ADDRESS: &str = "127.0.0.1:53";
+
+/// A server on the port of DNS; it ends with the process.
+pub(crate) struct NameServer {
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl NameServer {
+    pub(crate) fn start() -> Result<Self, SetupError> {
+        let socket = UdpSocket::bind(ADDRESS)
+            .map_err(|source| SetupError::Listen { address: ADDRESS, source })?;
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let record = Arc::clone(&asked);
+        thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while let Ok((size, from)) = socket.recv_from(&mut buffer) {
+                if let Some((name, reply)) = reply(&buffer[..size]) {
+                    record.lock().push(name);
+                    // A reply that is lost is asked for again.
+                    socket.send_to(&reply, from).unwrap_or_default();
+                }
+            }
+        });
+        Ok(Self { asked })
+    }
+
+    /// Takes the names that were asked for so far.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock())
+    }
+}
+
+/// RFC 1035, section 4.1.1: twelve bytes before the question.
+const HEADER: usize = 12;
+const TYPE_A: [u8; 2] = [0, 1];
+
+/// The name in a query, and the reply to it: the loopback address for IPv4, nothing for others.
+fn reply(query: &[u8]) -> Option<(String, Vec<u8>)> {
+    let mut rest = query.get(HEADER..)?;
+    let mut labels = Vec::new();
+    loop {
+        let (length, after) = rest.split_first()?;
+        let length = usize::from(*length);
+        rest = after;
+        if length == 0 {
+            break;
+        }
+        labels.push(String::from_utf8_lossy(rest.get(..length)?).into_owned());
+        rest = &rest[length..];
+    }
+    let kind = rest.get(..2)?;
+    // Type and class end the question; what follows (EDNS) is not echoed.
+    let end = query.len() - rest.len() + 4;
+    let is_address = kind == TYPE_A;
+    let mut reply = query.get(..2)?.to_vec();
+    // An answer, authoritative, recursion as wanted; one question and at most one record.
+    reply.extend([0x85, 0x80, 0, 1, 0, u8::from(is_address), 0, 0, 0, 0]);
+    reply.extend(query.get(HEADER..end)?);
+    if is_address {
+        // The name by reference, type A, class IN, no caching, four bytes.
+        reply.extend([0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1]);
+    }
+    Some((labels.join("."), reply))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(kind: u8) -> Vec<u8> {
+        let mut query = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        query.extend(b"\x05login\x07example\x00");
+        query.extend([0, kind, 0, 1]);
+        query
+    }
+
+    #[test]
+    fn an_address_is_the_loopback_address() {
+        let (name, reply) = reply(&query(1)).expect("a query");
+        assert_eq!(name, "login.example");
+        assert_eq!(&reply[..2], [0xab, 0xcd], "the id is the query's");
+        assert_eq!(&reply[6..8], [0, 1], "one record");
+        assert!(reply.ends_with(&[127, 0, 0, 1]));
+    }
+
+    #[test]
+    fn other_kinds_have_no_record() {
+        let (_, reply) = reply(&query(28)).expect("a query");
+        assert_eq!(&reply[6..8], [0, 0]);
+        assert_eq!(reply.len(), query(28).len());
+    }
+
+    #[test]
+    fn what_is_no_whole_query_is_not_answered() {
+        let whole = query(1);
+        for size in 0..whole.len() {
+            assert!(reply(&whole[..size]).is_none(), "{size}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! A root as a container has it: the files of the image, and what a kubelet mounts into it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+/// Where the credential document is in the root.
+pub(crate) const CREDENTIAL: &str = "/credential";
+const PRIVATE_AUTHORITY: &str = "/private-authority.pem";
+
+/// A root of one case; it goes when this is dropped.
+pub(crate) struct Sandbox(TempDir);
+
+impl Sandbox {
+    /// Copies the image's files, with the bundle of roots replaced by one whose key we have.
+    pub(crate) fn make(image: &Path, public: &str, client_secret: &str) -> io::Result<Self> {
+        let root = tempfile::tempdir()?;
+        copy(image, root.path())?;
+        let bundle = root.path().join("etc/ssl/certs/ca-certificates.crt");
+        if !bundle.is_file() || root.path().join("etc/hosts").exists() {
+            return Err(io::Error::other("the image has no roots, or a hosts file"));
+        }
+        fs::write(bundle, public)?;
+        fs::write(root.path().join("etc/resolv.conf"), "nameserver 127.0.0.1\n")?;
+        let document = json!({
+            "client_id": "11111111-1111-4111-8111-111111111111",
+            "tenant_id": "22222222-2222-4222-8222-222222222222",
+            "client_secret": client_secret,
+            "authentication_endpoint": format!("https://{}/", crate::HOST),
+            "not_before": "2024-01-01T00:00:00Z",
+            "not_after": "2099-01-01T00:00:00Z",
+            "renew_after": "2098-01-01T00:00:00Z",
+            "cannot_renew_after": "2099-02-01T00:00:00Z",
+        });
+        fs::write(root.path().join(CREDENTIAL.trim_start_matches('/')), document.to_string())?;
+        Ok(Self(root))
+    }
+
+    /// Puts a private authority into the root, and returns the variable that names it.
+    pub(crate) fn add_authority(&self, pem: &str) -> io::Result<String> {
+        fs::write(self.0.path().join(PRIVATE_AUTHORITY.trim_start_matches('/')), pem)?;
+        Ok(format!("SSL_CERT_FILE={PRIVATE_AUTHORITY}"))
+    }
+
+    /// Runs the program of the image to its end and returns what it said.
+    pub(crate) fn run(&self, environment: &[String], arguments: &[&str]) -> io::Result<String> {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", "60", "chroot"]).arg(self.0.path()).arg("/lanyard");
+        let variables = environment.iter().filter_map(|variable| variable.split_once('='));
+        // The tools of the machine are found before the root is changed.
+        let output = command
+            .args(arguments)
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .envs(variables)
+            .output()?;
+        let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+        said.push_str(&String::from_utf8_lossy(&output.stderr));
+        Ok(said)
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            fs::create_dir_all(&target)?;
+            copy(&entry.path(), &target)?;
+        } else {
+            // Modes are copied too.
+            fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}
