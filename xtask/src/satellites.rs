@@ -14,7 +14,12 @@ const RUST: [(&str, bool); 3] =
     [("benches/credential", true), ("conformance/rust", true), ("fuzz", false)];
 
 /// Go modules.
-const GO: [&str; 2] = ["benches/credential-go", "conformance/go"];
+const GO: [&str; 4] = [
+    "benches/credential-go",
+    "conformance/go",
+    "conformance/tools/mlog",
+    "conformance/tools/mock-provider",
+];
 
 pub(crate) fn check(house: &House) -> Result<Tally, TaskError> {
     let mut tally = Tally::default();

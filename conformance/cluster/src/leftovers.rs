@@ -221,3 +221,55 @@ fn remove_dead_socket(path: &Path) {
         fs::remove_file(path).unwrap_or_default();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_container_left_is_found_by_its_directory() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let layout = Layout::new(root.path().to_path_buf());
+        for (id, address) in [
+            ("one", Some("unix:///run/containerd/s/1234\n")),
+            // Not where shims put their sockets: nobody may make us remove another file.
+            ("two", Some("unix:///etc/passwd")),
+            ("three", None),
+        ] {
+            let task = tasks(&layout).join(id);
+            fs::create_dir_all(&task).expect("writable");
+            if let Some(address) = address {
+                fs::write(task.join("address"), address).expect("writable");
+            }
+        }
+        let mut leftovers = Leftovers::default();
+        leftovers.observe(&layout);
+        assert!(leftovers.containers.iter().eq(["one", "three", "two"]));
+        assert!(leftovers.strays.iter().eq([Path::new("/run/containerd/s/1234")]));
+    }
+
+    #[test]
+    fn what_was_seen_once_is_not_forgotten() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let layout = Layout::new(root.path().to_path_buf());
+        let task = tasks(&layout).join("one");
+        fs::create_dir_all(&task).expect("writable");
+        let mut leftovers = Leftovers::default();
+        leftovers.observe(&layout);
+        fs::remove_dir_all(task).expect("it was there");
+        leftovers.observe(&layout);
+        assert!(leftovers.containers.contains("one"));
+    }
+
+    #[test]
+    fn a_socket_goes_only_when_nobody_listens() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let path = root.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).expect("it is free");
+        remove_dead_socket(&path);
+        assert!(path.exists());
+        drop(listener);
+        remove_dead_socket(&path);
+        assert!(!path.exists());
+    }
+}
