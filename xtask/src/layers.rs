@@ -35,7 +35,7 @@ enum Layer {
     Outside = 8,
 }
 
-const LAYERS: [(&str, Layer); 23] = [
+const LAYERS: &[(&str, Layer)] = &[
     ("lanyard-clock", Layer::Words),
     ("lanyard-vocabulary", Layer::Words),
     ("lanyard-credential", Layer::Subjects),
