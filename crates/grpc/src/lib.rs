@@ -30,4 +30,6 @@ mod socket;
 mod wiped;
 
 pub use generated::{csi, provider, registration};
-pub use socket::{Incoming, MAX_SOCKET_PATH, PrivateSocket, SocketError, SocketFile, connect};
+pub use socket::{
+    Connection, Incoming, MAX_SOCKET_PATH, PrivateSocket, SocketError, SocketFile, connect,
+};

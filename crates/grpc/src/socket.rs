@@ -4,6 +4,8 @@
 //! [`PrivateSocket`] therefore has mode 0600 before anybody can see it, whatever the umask, and
 //! appears under its name only when it listens already.
 
+mod authority;
+mod connection;
 mod error;
 mod file;
 #[cfg(test)]
@@ -25,6 +27,7 @@ use tokio_stream::Stream;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
+pub use self::connection::Connection;
 use self::error::Operation;
 pub use self::error::SocketError;
 use self::file::Place;
@@ -72,10 +75,12 @@ impl PrivateSocket {
 pub struct Incoming(UnixListener);
 
 impl Stream for Incoming {
-    type Item = io::Result<UnixStream>;
+    type Item = io::Result<Connection>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.0.poll_accept(context).map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+        self.0
+            .poll_accept(context)
+            .map(|accepted| Some(accepted.map(|(stream, _)| Connection::new(stream))))
     }
 }
 

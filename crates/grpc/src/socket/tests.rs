@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener as StdListener;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::StreamExt;
@@ -88,6 +89,33 @@ async fn a_client_reaches_the_server_with_the_authority_localhost() {
     let server = Serving::start(incoming, "first");
     let info = ask(&connect(&path)).await.unwrap();
     assert_eq!((info.name.as_str(), info.endpoint.as_str()), ("first", "localhost"));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_client_may_name_the_path_of_the_socket_as_its_host() {
+    const DATA: u8 = 0;
+    let directory = directory();
+    let path = directory.path().join("a.sock");
+    let (incoming, _file) = PrivateSocket::bind(&path).unwrap().split();
+    let server = Serving::start(incoming, "first");
+    let mut stream = UnixStream::connect(&path).await.unwrap();
+    let authority = "%2Fvar%2Flib%2Fkubelet%2Fplugins_registry%2Fa.sock";
+    stream.write_all(&authority::tests::request(authority)).await.unwrap();
+    // Frame by frame until the answer: a request that is refused is answered by RST_STREAM.
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        let mut payload = vec![0; length];
+        stream.read_exact(&mut payload).await.unwrap();
+        assert_ne!(head[3], 3, "the request was refused");
+        if head[3] == DATA {
+            assert!(payload.windows(9).any(|bytes| bytes == b"localhost"));
+            break;
+        }
+    }
+    drop(stream);
     server.end().await;
 }
 
