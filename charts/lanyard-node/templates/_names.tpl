@@ -1,0 +1,68 @@
+{{- define "lanyard-node.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "lanyard-node.fullname" -}}
+{{- $name := include "lanyard-node.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* Names of objects that have no namespace: two releases must not meet. */}}
+{{- define "lanyard-node.clusterName" -}}
+{{- $name := include "lanyard-node.fullname" . }}
+{{- if hasPrefix .Release.Namespace $name }}{{ $name }}{{ else }}{{ printf "%s-%s" .Release.Namespace $name }}{{ end }}
+{{- end }}
+
+{{- define "lanyard-node.serviceAccountName" -}}
+{{- default (include "lanyard-node.fullname" .) .Values.serviceAccount.name }}
+{{- end }}
+
+{{/* What the DaemonSet selects by; it can never change. */}}
+{{- define "lanyard-node.selector" -}}
+app.kubernetes.io/name: {{ include "lanyard-node.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
+{{- define "lanyard-node.labels" -}}
+{{ include "lanyard-node.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "lanyard-node.image" -}}
+{{- $image := .Values.linux.image }}
+{{- $repository := required "linux.image.repository is needed: where the image of lanyard was pushed to" $image.repository }}
+{{- if $image.digest }}
+{{- printf "%s@%s" $repository $image.digest }}
+{{- else }}
+{{- printf "%s:%s" $repository (default .Chart.AppVersion $image.tag) }}
+{{- end }}
+{{- end }}
+
+{{/* The driver of the ecosystem's name, or one that runs beside it. */}}
+{{- define "lanyard-node.isBeside" -}}
+{{- if ne .Values.driverName "secrets-store.csi.k8s.io" }}true{{ end }}
+{{- end }}
+
+{{- define "lanyard-node.servesProvider" -}}
+{{- $asked := .Values.providerSocket.enabled }}
+{{- if kindIs "invalid" $asked }}
+{{- if not (include "lanyard-node.isBeside" .) }}true{{ end }}
+{{- else if $asked }}true{{ end }}
+{{- end }}
+
+{{/* The directory of the CSI socket. Upstream's own name, so that the kubelet finds it again. */}}
+{{- define "lanyard-node.pluginDir" -}}
+{{- $leaf := ternary .Values.driverName "csi-secrets-store" (eq (include "lanyard-node.isBeside" .) "true") }}
+{{- printf "%s/plugins/%s" (trimSuffix "/" .Values.linux.kubeletRootDir) $leaf }}
+{{- end }}
