@@ -30,10 +30,13 @@ pub(crate) enum Suite {
     Rust,
     /// Our own requests beside those of azidentity and azsecrets
     Requests,
+    /// kube-apiserver on the node's classes, pod statuses, events and Secrets
+    Kubernetes,
 }
 
 impl Suite {
-    pub(crate) const ALL: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Go, Self::Python, Self::Rust, Self::Requests, Self::Kubernetes];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -41,7 +44,13 @@ impl Suite {
             Self::Python => "python",
             Self::Rust => "rust",
             Self::Requests => "requests",
+            Self::Kubernetes => "kubernetes",
         }
+    }
+
+    /// Whether the suite can run on a real Azure subscription.
+    const fn runs_live(self) -> bool {
+        !matches!(self, Self::Kubernetes)
     }
 }
 
@@ -57,6 +66,9 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskErr
 }
 
 pub(crate) fn run_suite(house: &House, suite: Suite, live: bool) -> Result<Tally, TaskError> {
+    if suite == Suite::Kubernetes {
+        return process::run_counted(&mut api_driver(house)?);
+    }
     let mut command = driver(house, suite)?;
     if live {
         command.arg("--live");
@@ -67,7 +79,7 @@ pub(crate) fn run_suite(house: &House, suite: Suite, live: bool) -> Result<Tally
 /// Without credentials a live suite must say what it needs and stop with status 2.
 pub(crate) fn check_live_stops(house: &House) -> Result<Tally, TaskError> {
     let mut tally = Tally::default();
-    for suite in Suite::ALL {
+    for suite in Suite::ALL.into_iter().filter(|suite| suite.runs_live()) {
         let mut command = driver(house, suite)?;
         let output = process::output_of(command.arg("--live").env_clear())?;
         let message = String::from_utf8_lossy(&output.stderr);
@@ -98,6 +110,19 @@ fn driver(house: &House, suite: Suite) -> Result<Command, TaskError> {
     Ok(command)
 }
 
+/// Builds the judge of the Kubernetes API and returns the command that runs it.
+fn api_driver(house: &House) -> Result<Command, TaskError> {
+    let mut build = house.cargo();
+    build.args(["build", "--locked", "--package", "lanyard-conformance-api"]);
+    process::run(&mut build)?;
+    let programs = tools::node_programs(house, tools::KubernetesVersion::V1_36)?;
+    let mut command = Command::new(house.debug_binaries().join("lanyard-conformance-api"));
+    command.arg("--etcd").arg(programs.join("etcd"));
+    command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
+    command.arg("--definitions").arg(house.root().join("charts/lanyard-node/files/crds"));
+    Ok(command)
+}
+
 fn programs(house: &House, suite: Suite) -> Result<Vec<(&'static str, PathBuf)>, TaskError> {
     let conformance = house.root().join("conformance");
     Ok(match suite {
@@ -111,6 +136,7 @@ fn programs(house: &House, suite: Suite) -> Result<Vec<(&'static str, PathBuf)>,
             ("--script", conformance.join("python").join("clients.py")),
         ],
         Suite::Rust => vec![("--program", tools::rust_clients(house)?)],
+        Suite::Kubernetes => Vec::new(),
     })
 }
 

@@ -58,6 +58,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lanyard", Layer::Binary),
     ("lanyard-cluster", Layer::Ground),
     ("lanyard-conformance", Layer::Outside),
+    ("lanyard-conformance-api", Layer::Outside),
     ("lanyard-conformance-image", Layer::Outside),
     ("xtask", Layer::Outside),
 ];

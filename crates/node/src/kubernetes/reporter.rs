@@ -84,15 +84,15 @@ impl KubeReporter {
     ) -> Result<(), ApiError> {
         let now = self.api.clock().monotonic();
         let fingerprint = fingerprint(report);
-        let before = settled.get(&report.target);
-        if let Some(before) = before {
-            let age = now.saturating_sub(before.read_at);
-            if before.fingerprint == fingerprint && age < self.settings.read_again_after {
-                return Ok(());
+        let (name, existing) = match settled.get(&report.target) {
+            Some(before) if before.fingerprint == fingerprint => {
+                if now.saturating_sub(before.read_at) < self.settings.read_again_after {
+                    return Ok(());
+                }
+                (before.name.clone(), self.fetch(report, &before.name).await?)
             }
-        }
-        let (name, existing) = match before {
-            Some(before) => (before.name.clone(), self.fetch(report, &before.name).await?),
+            // What stands there is what we wrote, and that is something else.
+            Some(before) => (before.name.clone(), None),
             None => self.find(report).await?,
         };
         let desired = desired_pod_status(report, &name, &self.node_label);

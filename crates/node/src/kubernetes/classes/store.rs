@@ -64,15 +64,14 @@ impl ClassStore {
         }
         slim(&mut class);
         asked.version = version;
+        // The first sight of a class is no change: whoever asked for it is being answered.
+        let is_news = asked.class.is_some() || asked.confirmed;
         asked.confirmed |= self.following;
-        let first = asked.class.is_none();
         if asked.class.as_deref() == Some(&class) {
             return None;
         }
-        let was_missed = first && asked.confirmed;
         asked.class = Some(Arc::new(class));
-        // The first sight of a class is no change: whoever asked for it is being answered.
-        (!first || was_missed).then_some(name)
+        is_news.then_some(name)
     }
 
     /// Takes that there is no class of this name, as of `version`. Returns the name if there was.
@@ -180,6 +179,15 @@ mod tests {
         assert_eq!(provider(&store.ask("c", HOUR)), ("current", Some("one")));
         assert_eq!(store.observe(class("c", 6, "two")), Some("c".to_owned()));
         assert_eq!(provider(&store.ask("c", HOUR)), ("current", Some("two")));
+    }
+
+    #[test]
+    fn the_first_sight_of_a_class_is_no_change_whether_it_was_read_before_the_watch_or_after() {
+        let mut store = ClassStore::default();
+        store.ask("c", HOUR);
+        store.begin_to_follow();
+        assert_eq!(store.observe(class("c", 5, "one")), None);
+        assert_eq!(store.observe(class("c", 6, "two")), Some("c".to_owned()));
     }
 
     #[test]

@@ -1,0 +1,62 @@
+//! The node's side of the Kubernetes API, judged by a real API server.
+
+mod classes;
+mod events;
+mod least;
+mod reports;
+mod sync;
+mod world;
+
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+use tokio::runtime::Runtime;
+
+use self::world::World;
+use crate::control_plane::SharedControlPlane;
+
+/// What the suite runs on.
+#[derive(Clone)]
+pub(crate) struct Stage {
+    pub(crate) plane: SharedControlPlane,
+    pub(crate) runtime: Arc<Runtime>,
+    /// The definitions of both kinds, as YAML.
+    pub(crate) definitions: Vec<String>,
+}
+
+pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for group in [
+        classes::trials(stage),
+        reports::trials(stage),
+        events::trials(stage),
+        sync::trials(stage),
+        least::trials(stage),
+    ] {
+        trials.extend(group);
+    }
+    trials
+}
+
+/// A trial in a namespace of its own.
+fn trial<F>(stage: &Stage, name: &str, run: F) -> Trial
+where
+    F: AsyncFnOnce(World) -> Result<(), Failed> + Send + 'static,
+{
+    let stage = stage.clone();
+    Trial::test(name, move || {
+        stage.runtime.block_on(async {
+            let world = World::make(&stage.plane, &stage.definitions).await?;
+            run(world).await
+        })
+    })
+}
+
+/// Fails a trial unless two values are the same.
+fn expect_same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, should: T) -> Result<(), Failed> {
+    if is == should {
+        Ok(())
+    } else {
+        Err(format!("{what}: expected {should:?}, found {is:?}").into())
+    }
+}
