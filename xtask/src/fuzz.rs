@@ -18,8 +18,14 @@ pub(crate) struct Arguments {
 pub(crate) const SMOKE_SECONDS: u32 = 30;
 
 /// The targets of `fuzz/fuzz_targets`.
-pub(crate) const TARGETS: [&str; 4] =
-    ["credential_document", "certificate_bundle", "spc_objects", "client_assertion"];
+pub(crate) const TARGETS: [&str; 6] = [
+    "credential_document",
+    "certificate_bundle",
+    "spc_objects",
+    "client_assertion",
+    "provider_messages",
+    "node_policy",
+];
 
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskError> {
     if let Some(name) = arguments.target.as_deref()

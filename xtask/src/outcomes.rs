@@ -78,7 +78,7 @@ runbooks may depend on it. It is seen as
 
 - the reason of an event of the pod (`kubectl describe pod`), together with the reasons of the
   Secrets Store CSI driver, whose spelling is kept where it has one for the same thing;
-- the label `outcome` of the metrics, which has these values and no others;
+- the label `code` of the metric `lanyard_node_outcomes_total`, which has no other values;
 - the field `code` of a log line;
 - `outcome` in the annotation `lanyard.dev/volume-facts` of the SecretProviderClassPodStatus, while
   the volume is not well;

@@ -63,6 +63,8 @@ pub use mount::{Mount, MountError, MountOperation};
 pub use order::{InvalidOrder, MountOrder, OrderProblem, OrderRules, TokensProblem};
 pub use path::{FilePath, FilePathProblem, MAX_COMPONENT, MAX_PATH, ParseFilePathError};
 pub use payload::{FileEntry, PayloadProblem};
+#[cfg(feature = "fuzzing")]
+pub use provider::fuzzing;
 pub use provider::{
     AzureProvider, AzureProviderSettings, FillRequest, FilledFile, Filling, ObjectVersion,
     ParseProviderNameError, PodOverrides, Provider, ProviderName, ProviderRegistry, Refusal,

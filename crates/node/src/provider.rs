@@ -5,6 +5,8 @@
 
 mod attributes;
 mod azure;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod name;
 mod registry;
 mod serve;

@@ -28,7 +28,7 @@ use tonic::{Code, Request, Response, Status};
 use crate::provider::socket::PROTOCOL;
 use crate::provider::{Filling, Provider, Refusal};
 
-use ask::MountAsk;
+pub(crate) use ask::MountAsk;
 
 /// The name that `Version` gives.
 const RUNTIME: &str = "lanyard";

@@ -36,7 +36,8 @@ use tonic::transport::Channel;
 use crate::provider::name::ProviderName;
 use crate::provider::{FillRequest, Filling, Provider, Refusal};
 
-use message::{content_size, mount_request, parse_answer};
+pub(crate) use message::parse_answer;
+use message::{content_size, mount_request};
 
 /// The version of the protocol.
 pub(crate) const PROTOCOL: &str = "v1alpha1";

@@ -14,22 +14,22 @@ use crate::provider::{FillRequest, ObjectVersion, Urgency};
 
 /// A mount that a driver asks for.
 #[derive(Debug)]
-pub(super) struct MountAsk {
+pub(crate) struct MountAsk {
     /// The class, put together from the attributes.
-    pub(super) class: SecretProviderClass,
+    pub(crate) class: SecretProviderClass,
     /// Whose volume it is, by the word of the driver.
-    pub(super) pod: Pod,
+    pub(crate) pod: Pod,
     attributes: BTreeMap<String, String>,
     proofs: Proofs,
     target: String,
     mounted: Vec<ObjectVersion>,
     /// The mode of files that name none.
-    pub(super) permission: u32,
+    pub(crate) permission: u32,
 }
 
 /// A request is not one that can be served. Nothing in it is repeated: it holds tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AskProblem {
+pub(crate) enum AskProblem {
     /// The attributes are no JSON object of texts.
     #[error("the attributes cannot be read: {0}")]
     Attributes(JsonPlace),
@@ -50,7 +50,7 @@ pub(super) enum AskProblem {
 impl MountAsk {
     /// Reads a request. The first problem, in the order in which the upstream provider looks:
     /// people compare messages.
-    pub(super) fn parse(mut request: MountRequest) -> Result<Self, AskProblem> {
+    pub(crate) fn parse(mut request: MountRequest) -> Result<Self, AskProblem> {
         let mut attributes: BTreeMap<String, String> =
             parse(&request.attributes).map_err(AskProblem::Attributes)?;
         let secrets = parse_secrets(&request.secrets).map_err(AskProblem::Secrets)?;
@@ -85,7 +85,7 @@ impl MountAsk {
 
     /// The same for a provider. A driver that says what is mounted (v1.5) is rotating; another one
     /// may be starting a pod.
-    pub(super) fn request(&self) -> FillRequest<'_> {
+    pub(crate) fn request(&self) -> FillRequest<'_> {
         let urgency = if self.mounted.is_empty() { Urgency::Mount } else { Urgency::Rotation };
         FillRequest {
             class: &self.class,

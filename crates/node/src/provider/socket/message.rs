@@ -40,7 +40,7 @@ pub(super) fn mount_request(request: &FillRequest<'_>) -> MountRequest {
 
 /// One thing that is wrong with an answer. The texts are a provider's and are shown quoted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AnswerProblem {
+pub(crate) enum AnswerProblem {
     /// It says that it failed.
     #[error("it reports the error code {code:?}")]
     Failed {
@@ -97,7 +97,7 @@ pub(super) fn content_size(answer: &MountResponse) -> usize {
 /// An answer with versions and without files is refused. Upstream takes it as that of a provider
 /// which wrote the files itself, as providers did before driver v0.0.21; here it would mean an
 /// empty volume.
-pub(super) fn parse_answer(mut answer: MountResponse) -> Result<Filling, Vec<AnswerProblem>> {
+pub(crate) fn parse_answer(mut answer: MountResponse) -> Result<Filling, Vec<AnswerProblem>> {
     if let Some(error) = answer.error.take().filter(|error| !error.code.is_empty()) {
         let code = error.code.chars().filter(|c| !c.is_control()).take(63).collect();
         return Err(vec![AnswerProblem::Failed { code }]);
