@@ -23,7 +23,8 @@ use crate::directory::{
 };
 use crate::keys::{KeyError, RsaKey, SecretText};
 use crate::services::keyvault::{
-    Attributes, CertificateContent, KeyContent, Recoverable, SecretContent, Vault, Version,
+    Attributes, CertificateContent, CurvePoint, KeyContent, Recoverable, SecretContent, Vault,
+    VaultKey, Version,
 };
 use crate::world::World;
 
@@ -32,6 +33,8 @@ pub(super) const KEYS: usize = 2;
 
 const OWNER: RoleDefinitionId = RoleDefinitionId(uuid!("8e3af657-a8ff-443c-a75c-2fe8c4bcb635"));
 const READER: RoleDefinitionId = RoleDefinitionId(uuid!("acdd72a7-3385-48ef-bd42-f606fba81ae7"));
+const CRYPTO_USER: RoleDefinitionId =
+    RoleDefinitionId(uuid!("12338af0-0e69-4776-bea7-57ae8d297424"));
 const CERTIFICATE_USER: RoleDefinitionId =
     RoleDefinitionId(uuid!("db79e9a7-68ee-4b58-9aeb-b90e7c24fcba"));
 
@@ -49,6 +52,13 @@ const SUBJECT_NAME: &str = "guest-certificate";
 const CERTIFICATES: [(&str, &str, Bundle); 2] = [
     ("guest-certificate", "application/x-pkcs12", Bundle::LegacyPkcs12),
     ("guest-certificate-pem", "application/x-pem-file", Bundle::Pem),
+];
+
+/// Keys of the curves that vaults know and providers read.
+const CURVES: [(&str, &str, &rcgen::SignatureAlgorithm); 3] = [
+    ("guest-key-p256", "P-256", &rcgen::PKCS_ECDSA_P256_SHA256),
+    ("guest-key-p384", "P-384", &rcgen::PKCS_ECDSA_P384_SHA384),
+    ("guest-key-p521", "P-521", &rcgen::PKCS_ECDSA_P521_SHA512),
 ];
 
 /// Why no subject token was made.
@@ -209,7 +219,35 @@ impl Seed<'_> {
         for (name, content_type, form) in CERTIFICATES {
             self.add_guest_certificate(name, content_type, form, (key, der))?;
         }
+        for (name, curve, algorithm) in CURVES {
+            self.add_guest_curve(name, curve, algorithm)?;
+        }
         Ok(())
+    }
+
+    /// A key of a curve, of which the vault shows the public part.
+    fn add_guest_curve(
+        &mut self,
+        name: &str,
+        curve: &str,
+        algorithm: &'static rcgen::SignatureAlgorithm,
+    ) -> Result<(), SeedError> {
+        let pair = rcgen::KeyPair::generate_for(algorithm).map_err(SeedError::Certificate)?;
+        // An uncompressed point: a four, and the coordinates.
+        let point = pair.public_key_raw().get(1..).unwrap_or_default();
+        let (x, y) = point.split_at(point.len() / 2);
+        let point = CurvePoint {
+            crv: curve.to_owned(),
+            x: URL_SAFE_NO_PAD.encode(x),
+            y: URL_SAFE_NO_PAD.encode(y),
+        };
+        let content = KeyContent { key: VaultKey::Curve(point), managed: false };
+        let (id, attributes) = (self.ids.hex32(), Attributes::new(self.now));
+        let (host, vault) = self.guest_vault()?;
+        vault
+            .keys
+            .push(name, version(&id, attributes, content))
+            .map_err(|Recoverable| deleted(host, name))
     }
 
     /// A certificate with its secret and its key, as the vault keeps them under one name.
@@ -241,7 +279,7 @@ impl Seed<'_> {
             subject: format!("CN={SUBJECT_NAME}"),
             secret_type: content_type.to_owned(),
         };
-        let key = KeyContent { key: key.clone(), managed: true };
+        let key = KeyContent { key: key.clone().into(), managed: true };
         let (host, vault) = self.guest_vault()?;
         vault
             .secrets
@@ -284,6 +322,8 @@ impl Seed<'_> {
             let kinds = ["secrets", "certificates", "keys"];
             grants.extend(kinds.map(|kind| (CERTIFICATE_USER, vault.child(kind, name))));
         }
+        let curves = CURVES.iter().map(|(name, ..)| (CRYPTO_USER, vault.child("keys", name)));
+        grants.extend(curves);
         for (role, scope) in grants {
             let name: Uuid = self.ids.uuid();
             self.assign(name, role, object, scope.into());

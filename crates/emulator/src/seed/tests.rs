@@ -12,7 +12,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::*;
 use crate::drill::{Drill, Fault};
-use crate::services::keyvault::{SecretContent, Version};
+use crate::services::keyvault::{CurvePoint, KeyContent, SecretContent, VaultKey, Version};
 use crate::testing::Probe;
 use crate::token::{Grant, Proof, issue};
 
@@ -406,6 +406,19 @@ fn guests_get_a_signed_subject_token_and_their_vault_objects() {
     assert!(world.directory.by_client(guests.federated_client).is_some());
     let vault = world.vaults.at_host(&guests.vault_host).unwrap();
     assert!(vault.certificates.version("guest-certificate", None).is_ok());
+    for (name, curve, digits) in [
+        ("guest-key-p256", "P-256", 43),
+        ("guest-key-p384", "P-384", 64),
+        ("guest-key-p521", "P-521", 88),
+    ] {
+        let (_, version) = vault.keys.version(name, None).unwrap();
+        let VaultKey::Curve(point) = &version.content.key else { panic!("{name} is no curve") };
+        let CurvePoint { crv, x, y } = point;
+        assert_eq!((crv.as_str(), x.len(), y.len()), (curve, digits, digits), "{name}");
+        let stored = serde_json::to_string(&version.content).unwrap();
+        let read: KeyContent = serde_json::from_str(&stored).unwrap();
+        assert!(matches!(read.key, VaultKey::Curve(read) if read == *point), "{name}");
+    }
     let unseeded = World::default();
     let refused = mint_federated_token(&unseeded, "s", "a", &mut ids, NOW).unwrap_err();
     assert!(matches!(refused, MintError::NoIssuer));

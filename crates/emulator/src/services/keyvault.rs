@@ -21,8 +21,8 @@ pub(crate) use kind::ObjectKind;
 pub(crate) use secrets::MAX_VALUE_BYTES;
 pub(crate) use shelf::{Attributes, Recoverable, Shelf, Version};
 pub(crate) use vault::{
-    AccessPolicy, CertificateContent, DeletedVault, KeyContent, SecretContent, Vault,
-    VaultSettings, Vaults,
+    AccessPolicy, CertificateContent, CurvePoint, DeletedVault, KeyContent, SecretContent, Vault,
+    VaultKey, VaultSettings, Vaults,
 };
 
 use crate::operations::{Handler, Operation, Support};

@@ -106,9 +106,37 @@ pub(crate) struct SecretContent {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct KeyContent {
     /// The key.
-    pub(crate) key: RsaKey,
+    pub(crate) key: VaultKey,
     /// Whether a certificate made this key.
     pub(crate) managed: bool,
+}
+
+/// A key of a vault. Private parts are kept only where something else of the world signs with them:
+/// no client can.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum VaultKey {
+    /// An RSA key.
+    Rsa(RsaKey),
+    /// The public part of an elliptic-curve key.
+    Curve(CurvePoint),
+}
+
+/// A point on a curve, as a JSON Web Key has it (RFC 7518, 6.2.1).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CurvePoint {
+    /// `P-256`, `P-384`, `P-521`.
+    pub(crate) crv: String,
+    /// The first coordinate, base64url.
+    pub(crate) x: String,
+    /// The second one.
+    pub(crate) y: String,
+}
+
+impl From<RsaKey> for VaultKey {
+    fn from(key: RsaKey) -> Self {
+        Self::Rsa(key)
+    }
 }
 
 /// What a version of a certificate holds; its secret and its key have the same name and version.
