@@ -21,6 +21,7 @@
 pub mod audit;
 mod classes;
 mod compare;
+mod csi;
 mod directory;
 mod error;
 mod fuse;
@@ -38,13 +39,16 @@ mod payload;
 pub mod policy;
 mod provider;
 mod publisher;
+mod registration;
 mod reporter;
 pub mod rotation;
+mod server;
 mod step;
 mod sync;
 mod volume;
 
 pub use classes::{ClassError, ClassSource, MemoryClasses};
+pub use csi::{DriverName, ParseDriverNameError};
 pub use directory::{DiskError, Operation};
 pub use error::PublishError;
 #[cfg(feature = "crash-points")]
@@ -73,9 +77,11 @@ pub use provider::{
 pub use publisher::{
     PublishFailure, Publisher, PublisherParts, PublisherSettings, Recovered, Refreshed, VolumeState,
 };
+pub use registration::{RegistrationRefused, RegistrationSettings};
 pub use reporter::{
     NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,
 };
+pub use server::{NodeServer, NodeServerParts, NodeServerSettings, ServeError, liveness};
 pub use step::{Step, Work};
 pub use sync::{SecretSync, SecretSyncSettings};
 pub use volume::{Changed, Published, Scrubbed, Volume};

@@ -89,6 +89,33 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Whether every gate but this one is open.
+    pub fn others_are_open(&self) -> bool {
+        self.alone(&self.readiness.0.borrow())
+    }
+
+    /// Returns when every gate but this one is open. Nothing is lost if it is dropped.
+    pub async fn others_open(&self) {
+        self.settle(true).await;
+    }
+
+    /// Returns when a gate other than this one is closed. Nothing is lost if it is dropped.
+    pub async fn others_close(&self) {
+        self.settle(false).await;
+    }
+
+    async fn settle(&self, alone: bool) {
+        let mut reasons = self.readiness.0.subscribe();
+        // It fails only without a sender, and we hold one.
+        drop(reasons.wait_for(|reasons| self.alone(reasons) == alone).await);
+    }
+
+    fn alone(&self, reasons: &Reasons) -> bool {
+        reasons.keys().all(|name| *name == self.name)
+    }
+}
+
 impl fmt::Display for NotReady {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.gate, self.reason)
@@ -114,6 +141,20 @@ mod tests {
         assert!(readiness.is_ready());
         socket.close("was removed");
         assert_eq!(readiness.problems()[0].to_string(), "socket: was removed");
+    }
+
+    #[tokio::test]
+    async fn a_gate_can_wait_for_the_others() {
+        let readiness = Readiness::default();
+        let registration = readiness.gate("registration", "the kubelet did not come yet");
+        let socket = readiness.gate("socket", "does not listen");
+        assert!(!registration.others_are_open());
+        socket.open();
+        registration.others_open().await;
+        socket.close("was removed");
+        registration.others_close().await;
+        socket.open();
+        assert!(!readiness.is_ready());
     }
 
     #[tokio::test]

@@ -63,6 +63,11 @@ impl SocketError {
             Self::Io { .. } => "see that the directory exists and can be written",
         }
     }
+
+    /// Whether the same call may succeed later with nothing changed in it.
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::Io { .. })
+    }
 }
 
 /// What was tried with a socket.

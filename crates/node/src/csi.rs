@@ -1,0 +1,15 @@
+//! The CSI services: thin. A request is parsed, the publisher is called, what came of it is told.
+
+mod calls;
+#[cfg(feature = "sanity")]
+mod controller;
+mod driver_name;
+mod identity;
+mod node;
+
+pub(crate) use self::calls::CountCalls;
+#[cfg(feature = "sanity")]
+pub(crate) use self::controller::EchoController;
+pub use self::driver_name::{DriverName, ParseDriverNameError};
+pub(crate) use self::identity::IdentityService;
+pub(crate) use self::node::NodeService;

@@ -1,0 +1,58 @@
+//! CSI Identity: who the driver is, and whether it can work.
+
+use std::collections::BTreeMap;
+
+use lanyard_grpc::csi::identity_server::Identity;
+use lanyard_grpc::csi::{
+    GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
+    GetPluginInfoResponse, ProbeRequest, ProbeResponse,
+};
+use lanyard_telemetry::Gate;
+use tonic::{Request, Response, Status};
+
+use super::DriverName;
+
+/// Answers for the driver.
+#[derive(Debug)]
+pub(crate) struct IdentityService {
+    name: DriverName,
+    version: String,
+    registration: Gate,
+}
+
+impl IdentityService {
+    /// A driver of this name and version. It is ready when every gate but that of its registration
+    /// is open, because the kubelet registers what is ready.
+    pub(crate) const fn new(name: DriverName, version: String, registration: Gate) -> Self {
+        Self { name, version, registration }
+    }
+}
+
+#[tonic::async_trait]
+impl Identity for IdentityService {
+    async fn get_plugin_info(
+        &self,
+        _request: Request<GetPluginInfoRequest>,
+    ) -> Result<Response<GetPluginInfoResponse>, Status> {
+        Ok(Response::new(GetPluginInfoResponse {
+            name: self.name.to_string(),
+            vendor_version: self.version.clone(),
+            manifest: BTreeMap::new(),
+        }))
+    }
+
+    /// None: upstream says that it has a Controller, and has none that works.
+    async fn get_plugin_capabilities(
+        &self,
+        _request: Request<GetPluginCapabilitiesRequest>,
+    ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
+        Ok(Response::new(GetPluginCapabilitiesResponse { capabilities: Vec::new() }))
+    }
+
+    async fn probe(
+        &self,
+        _request: Request<ProbeRequest>,
+    ) -> Result<Response<ProbeResponse>, Status> {
+        Ok(Response::new(ProbeResponse { ready: Some(self.registration.others_are_open()) }))
+    }
+}

@@ -1,0 +1,142 @@
+//! CSI Node: the kubelet's orders.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lanyard_grpc::csi::node_server::Node;
+use lanyard_grpc::csi::node_service_capability::{Rpc, Type, rpc};
+use lanyard_grpc::csi::{
+    NodeGetCapabilitiesRequest, NodeGetCapabilitiesResponse, NodeGetInfoRequest,
+    NodeGetInfoResponse, NodePublishVolumeRequest, NodePublishVolumeResponse,
+    NodeServiceCapability, NodeUnpublishVolumeRequest, NodeUnpublishVolumeResponse,
+};
+use lanyard_vocabulary::OutcomeCode;
+use tokio::sync::Semaphore;
+use tonic::{Request, Response, Status};
+use tracing::Instrument;
+
+use crate::metrics::NodeMetrics;
+use crate::order::{InvalidOrder, MountOrder, OrderRules};
+use crate::publisher::{PublishFailure, Publisher};
+
+/// Answers the kubelet.
+#[derive(Debug)]
+pub(crate) struct NodeService {
+    publisher: Publisher,
+    rules: OrderRules,
+    node_id: String,
+    metrics: NodeMetrics,
+    slots: Arc<Semaphore>,
+}
+
+impl NodeService {
+    /// The node `node_id`, whose volumes this publisher makes.
+    pub(crate) fn new(
+        publisher: Publisher,
+        rules: OrderRules,
+        node_id: String,
+        metrics: NodeMetrics,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(MOST_PUBLISHES));
+        Self { publisher, rules, node_id, metrics, slots }
+    }
+
+    async fn publish(&self, order: MountOrder) -> Result<(), PublishFailure> {
+        let target = order.target.clone();
+        // It is never closed; without a slot the work would go on as well.
+        let _slot = self.slots.acquire().await.ok();
+        let result = self.publisher.publish(order).await;
+        let code = result.as_ref().err().map(|failure| failure.code);
+        self.metrics.published(&target, code.map_or(Ok(()), Err));
+        result.inspect_err(|failure| complain("publish", failure))
+    }
+
+    async fn unpublish(&self, volume: &str, target: &Path) -> Result<(), PublishFailure> {
+        let result = self.publisher.unpublish(volume, target).await;
+        self.metrics.unpublished(result.is_ok());
+        if result.is_ok() {
+            self.metrics.volume_gone(target);
+        }
+        result.inspect_err(|failure| complain("unpublish", failure))
+    }
+}
+
+#[tonic::async_trait]
+impl Node for NodeService {
+    async fn node_publish_volume(
+        &self,
+        request: Request<NodePublishVolumeRequest>,
+    ) -> Result<Response<NodePublishVolumeResponse>, Status> {
+        let order = self.rules.parse_publish(request.into_inner()).map_err(|refused| {
+            self.metrics.published(Path::new(""), Err(OutcomeCode::InvalidRequest));
+            refusal("publish", &refused)
+        })?;
+        let (volume, pod) = (order.volume_id.as_str(), order.pod.to_string());
+        let span = tracing::info_span!("csi.publish", volume, pod, class = order.class_name);
+        let published = self.publish(order).instrument(span).await;
+        published.map_err(|failure| failure.status())?;
+        Ok(Response::new(NodePublishVolumeResponse {}))
+    }
+
+    async fn node_unpublish_volume(
+        &self,
+        request: Request<NodeUnpublishVolumeRequest>,
+    ) -> Result<Response<NodeUnpublishVolumeResponse>, Status> {
+        let NodeUnpublishVolumeRequest { volume_id, target_path } = request.into_inner();
+        let parsed = self.rules.parse_unpublish(volume_id, target_path);
+        let (volume, target) = parsed.map_err(|refused| {
+            self.metrics.unpublished(false);
+            refusal("unpublish", &refused)
+        })?;
+        let span = tracing::info_span!("csi.unpublish", volume);
+        let unpublished = self.unpublish(&volume, &target).instrument(span).await;
+        unpublished.map_err(|failure| failure.status())?;
+        Ok(Response::new(NodeUnpublishVolumeResponse {}))
+    }
+
+    /// With `VOLUME_MOUNT_GROUP` the kubelet hands the pod's `fsGroup` on even for read-only inline
+    /// volumes, and leaves ownership to us.
+    async fn node_get_capabilities(
+        &self,
+        _request: Request<NodeGetCapabilitiesRequest>,
+    ) -> Result<Response<NodeGetCapabilitiesResponse>, Status> {
+        let mount_group = Rpc { r#type: rpc::Type::VolumeMountGroup.into() };
+        let capability = NodeServiceCapability { r#type: Some(Type::Rpc(mount_group)) };
+        Ok(Response::new(NodeGetCapabilitiesResponse { capabilities: vec![capability] }))
+    }
+
+    async fn node_get_info(
+        &self,
+        _request: Request<NodeGetInfoRequest>,
+    ) -> Result<Response<NodeGetInfoResponse>, Status> {
+        let node_id = self.node_id.clone();
+        Ok(Response::new(NodeGetInfoResponse { node_id, max_volumes_per_node: 0 }))
+    }
+}
+
+impl From<&InvalidOrder> for PublishFailure {
+    fn from(refused: &InvalidOrder) -> Self {
+        Self {
+            code: refused.code(),
+            message: refused.to_string(),
+            hint: refused.hint().to_owned(),
+            grpc: tonic::Code::InvalidArgument,
+            retry: lanyard_keyvault::RetryClass::Invalid,
+        }
+    }
+}
+
+fn refusal(call: &'static str, refused: &InvalidOrder) -> Status {
+    let failure = PublishFailure::from(refused);
+    complain(call, &failure);
+    failure.status()
+}
+
+fn complain(call: &'static str, failure: &PublishFailure) {
+    let PublishFailure { code, message, hint, .. } = failure;
+    tracing::warn!(call, %code, hop = %code.hop(), hint, "{message}");
+}
+
+/// Volumes are published in parallel, because a kubelet waits for none of them to begin the next.
+/// Beyond this many the rest wait, so that memory has a bound.
+const MOST_PUBLISHES: usize = 256;

@@ -1,0 +1,208 @@
+//! The process on a node: its sockets, in the order in which they may appear and have to go.
+//!
+//! The CSI socket and the provider's socket listen first. When they do and every other part is
+//! ready, the registration socket appears and the kubelet comes. At the end the registration socket
+//! goes first, calls in flight are answered, and mounts stay: they belong to the pods.
+
+mod door;
+mod ending;
+mod error;
+mod health;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_grpc::csi::identity_server::IdentityServer;
+use lanyard_grpc::csi::node_server::NodeServer as CsiNodeServer;
+use lanyard_grpc::provider::csi_driver_provider_server::CsiDriverProviderServer;
+use lanyard_grpc::registration::registration_server::RegistrationServer;
+use lanyard_telemetry::{Gate, Readiness};
+use tokio::task::JoinSet;
+use tonic::service::Routes;
+use tonic_health::server::health_reporter;
+
+use self::door::Door;
+use self::ending::{End, Ending};
+pub use self::error::ServeError;
+pub use self::health::liveness;
+use crate::csi::{DriverName, IdentityService, NodeService};
+use crate::metrics::NodeMetrics;
+use crate::order::OrderRules;
+use crate::provider::ServedProvider;
+use crate::publisher::Publisher;
+use crate::registration::{RegistrationService, RegistrationSettings};
+
+/// What a node is told once.
+#[derive(Debug, Clone)]
+pub struct NodeServerSettings {
+    /// The name of the CSI driver.
+    pub driver: DriverName,
+    /// The version that the driver says it has.
+    pub version: String,
+    /// The node's name.
+    pub node_id: String,
+    /// The kubelet's directory: targets lie below it.
+    pub kubelet_dir: PathBuf,
+    /// Where the kubelet's calls come in.
+    pub csi_socket: PathBuf,
+    /// Where other people's drivers find our provider, if they shall.
+    pub provider_socket: Option<PathBuf>,
+    /// How the kubelet finds the driver; nothing where somebody else registers it.
+    pub registration: Option<RegistrationSettings>,
+    /// How long calls in flight may take when the process ends.
+    pub drain: Duration,
+}
+
+/// What a node works with.
+#[derive(Debug)]
+pub struct NodeServerParts {
+    /// Makes volumes.
+    pub publisher: Publisher,
+    /// Our provider, for [`NodeServerSettings::provider_socket`].
+    pub provider: ServedProvider,
+    /// Counts.
+    pub metrics: NodeMetrics,
+    /// The gates of the other parts; the server adds those of its sockets and of its registration.
+    pub readiness: Readiness,
+    /// Time.
+    pub clock: SharedClock,
+}
+
+/// The sockets of a node.
+#[derive(Debug)]
+pub struct NodeServer {
+    settings: NodeServerSettings,
+    parts: NodeServerParts,
+    registration: Gate,
+}
+
+impl NodeServer {
+    /// A node that does not serve yet, and is not ready for that reason.
+    pub fn new(settings: NodeServerSettings, parts: NodeServerParts) -> Self {
+        let registration = parts.readiness.gate("registration", "the kubelet did not come yet");
+        if settings.registration.is_none() {
+            registration.open();
+        }
+        Self { settings, parts, registration }
+    }
+
+    /// Serves until `end`, and then until the calls in flight are answered.
+    ///
+    /// # Errors
+    ///
+    /// Where a socket can never be bound, where a server fails, and where the kubelet refuses the
+    /// driver. Everything is ended in order in those cases too.
+    pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+        let (serving, registering) = (End::default(), End::default());
+        let (reporter, health) = health_reporter();
+        let mut registrar = JoinSet::new();
+        if let Some(settings) = &self.settings.registration {
+            registrar.spawn(self.register(settings, registering.ending()));
+        }
+        let csi = self.csi_routes().add_service(health.clone());
+        let csi_door = self.door("csi socket", &self.settings.csi_socket, serving.ending());
+        let provider_door = self.settings.provider_socket.as_ref().map(|path| {
+            let door = self.door("provider socket", path, serving.ending());
+            (door, path.clone())
+        });
+        let mut doors = JoinSet::new();
+        doors.spawn(csi_door.keep(csi));
+        if let Some((door, _)) = provider_door {
+            let provider = CsiDriverProviderServer::new(self.parts.provider)
+                .max_decoding_message_size(MOST_REQUEST_BYTES);
+            doors.spawn(door.keep(Routes::new(provider).add_service(health)));
+        }
+        let outcome = tokio::select! {
+            () = end => Ok(()),
+            Some(ended) = registrar.join_next() => ended.map_err(ServeError::from).flatten(),
+            Some(ended) = doors.join_next() => ended.map_err(ServeError::from).flatten(),
+            () = health::report(reporter, &self.registration) => Ok(()),
+        };
+        registering.begin();
+        let unregistered = all(registrar).await;
+        serving.begin();
+        let drained = all(doors).await;
+        outcome.and(unregistered).and(drained)
+    }
+
+    fn csi_routes(&self) -> Routes {
+        let Self { settings, parts, registration } = self;
+        let identity = IdentityService::new(
+            settings.driver.clone(),
+            settings.version.clone(),
+            registration.clone(),
+        );
+        let node = NodeService::new(
+            parts.publisher.clone(),
+            OrderRules::new(&settings.kubelet_dir),
+            settings.node_id.clone(),
+            parts.metrics.clone(),
+        );
+        let node = CsiNodeServer::new(node).max_decoding_message_size(MOST_REQUEST_BYTES);
+        let routes = Routes::new(IdentityServer::new(identity)).add_service(node);
+        #[cfg(feature = "sanity")]
+        let routes = {
+            use lanyard_grpc::csi::controller_server::ControllerServer;
+            routes.add_service(ControllerServer::new(crate::csi::EchoController::default()))
+        };
+        routes
+    }
+
+    fn door(&self, name: &'static str, path: &Path, ending: Ending) -> Door {
+        let gate = self.parts.readiness.gate(name, "does not listen yet");
+        self.unnamed_door(path, gate, ending)
+    }
+
+    fn unnamed_door(&self, path: &Path, gate: Gate, ending: Ending) -> Door {
+        Door {
+            path: path.to_owned(),
+            gate,
+            opens_gate: true,
+            ending,
+            drain: self.settings.drain,
+            metrics: self.parts.metrics.clone(),
+            clock: SharedClock::clone(&self.parts.clock),
+        }
+    }
+
+    /// Shows the driver to the kubelet once everything else is ready, and as long as the kubelet
+    /// wants it. Whatever is amiss later, the driver stays registered: it says so itself to those
+    /// who ask for volumes, and running pods have theirs.
+    fn register(
+        &self,
+        settings: &RegistrationSettings,
+        ending: Ending,
+    ) -> impl Future<Output = Result<(), ServeError>> + Send + use<> {
+        let gate = self.registration.clone();
+        let driver = self.settings.driver.clone();
+        let socket = settings.socket(&driver);
+        let service = RegistrationService::new(driver, &settings.endpoint, gate.clone());
+        let mut door = self.unnamed_door(&socket, gate.clone(), ending.clone());
+        // The kubelet opens the gate.
+        door.opens_gate = false;
+        async move {
+            tokio::select! {
+                () = ending.begun() => return Ok(()),
+                () = gate.others_open() => {}
+            }
+            let routes = Routes::new(RegistrationServer::new(service.clone()));
+            tokio::select! {
+                ended = door.keep(routes) => ended,
+                refused = service.refused() => Err(ServeError::Refused(refused)),
+            }
+        }
+    }
+}
+
+/// The end of every task; the first failure counts.
+async fn all(mut tasks: JoinSet<Result<(), ServeError>>) -> Result<(), ServeError> {
+    let mut outcome = Ok(());
+    while let Some(ended) = tasks.join_next().await {
+        outcome = outcome.and(ended.map_err(ServeError::from).flatten());
+    }
+    outcome
+}
+
+/// The largest request: tokens of many audiences and all of a volume's attributes are far smaller.
+const MOST_REQUEST_BYTES: usize = 4 * 1024 * 1024;

@@ -1,0 +1,139 @@
+//! A socket that is kept in place.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_grpc::{Incoming, PrivateSocket, SocketError, SocketFile};
+use lanyard_telemetry::Gate;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::service::Routes;
+use tonic::transport::Server;
+
+use super::ending::Ending;
+use super::error::ServeError;
+use crate::csi::CountCalls;
+use crate::metrics::NodeMetrics;
+
+/// Serves on a socket, and makes it anew when somebody removes it or its directory: a kubelet that
+/// is set up again does.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) path: PathBuf,
+    /// Closed while nobody can come in.
+    pub(super) gate: Gate,
+    /// Whether the gate is open as soon as the socket listens.
+    pub(super) opens_gate: bool,
+    pub(super) ending: Ending,
+    /// How long calls in flight may take at the end.
+    pub(super) drain: Duration,
+    pub(super) metrics: NodeMetrics,
+    pub(super) clock: SharedClock,
+}
+
+type Serving = JoinHandle<Result<(), tonic::transport::Error>>;
+
+impl Door {
+    /// Serves until the end begins, and then until the calls in flight are answered.
+    pub(super) async fn keep(self, routes: Routes) -> Result<(), ServeError> {
+        while let Some((incoming, file)) = self.open().await? {
+            let (close, mut serving) = self.serve(incoming, routes.clone());
+            if self.opens_gate {
+                self.gate.open();
+            }
+            let ended = tokio::select! {
+                () = self.ending.begun() => true,
+                () = self.lost(&file) => false,
+                ended = &mut serving => return Err(self.broken(ended?)),
+            };
+            self.gate.close(if ended { "the process ends" } else { "the socket was removed" });
+            // Nobody new comes in; who is in is served.
+            drop(file);
+            drop(close);
+            if ended {
+                return self.drain(serving).await;
+            }
+            tracing::warn!(socket = %self.path.display(), "the socket was removed and is made again");
+        }
+        Ok(())
+    }
+
+    /// The socket, as soon as it can be had; nothing if the end comes first.
+    async fn open(&self) -> Result<Option<(Incoming, SocketFile)>, ServeError> {
+        let mut told = None;
+        loop {
+            match PrivateSocket::bind(&self.path) {
+                Ok(socket) => {
+                    tracing::info!(socket = %self.path.display(), "listening");
+                    return Ok(Some(socket.split()));
+                }
+                Err(error) if error.is_transient() => {
+                    let reason = reason(&error);
+                    if told.as_ref() != Some(&reason) {
+                        tracing::warn!(hint = error.hint(), "{reason}; trying again");
+                        self.gate.close(reason.clone());
+                        told = Some(reason);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            tokio::select! {
+                () = self.ending.begun() => return Ok(None),
+                () = self.clock.sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    fn serve(&self, incoming: Incoming, routes: Routes) -> (oneshot::Sender<()>, Serving) {
+        let (close, closed) = oneshot::channel::<()>();
+        let count = CountCalls::new(self.metrics.clone(), SharedClock::clone(&self.clock));
+        let server = Server::builder().max_concurrent_streams(MOST_STREAMS).layer(count);
+        let serving = async move {
+            let closed = async { drop(closed.await) };
+            server.serve_with_incoming_shutdown(routes, incoming, closed).await
+        };
+        (close, tokio::spawn(serving))
+    }
+
+    async fn lost(&self, file: &SocketFile) {
+        while file.is_in_place() {
+            self.clock.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn drain(&self, mut serving: Serving) -> Result<(), ServeError> {
+        tokio::select! {
+            ended = &mut serving => {
+                ended?.map_err(|source| self.broken(Err(source)))
+            }
+            () = self.clock.sleep(self.drain) => {
+                let (socket, waited) = (self.path.display(), self.drain);
+                tracing::warn!(%socket, ?waited, "calls in flight are left unanswered");
+                serving.abort();
+                Ok(())
+            }
+        }
+    }
+
+    fn broken(&self, ended: Result<(), tonic::transport::Error>) -> ServeError {
+        ServeError::Ended { path: self.path.clone(), source: ended.err() }
+    }
+}
+
+fn reason(error: &SocketError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// How soon a lost socket is noticed, and a taken one tried again.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Calls at once on one connection. The kubelet makes one connection for each call; an upstream
+/// driver has one for all.
+const MOST_STREAMS: u32 = 512;

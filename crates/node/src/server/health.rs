@@ -1,0 +1,36 @@
+//! Health, for those who ask over gRPC (`grpc.health.v1`) and for the liveness page.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_telemetry::{Gate, Liveness};
+use tonic_health::ServingStatus;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::server::HealthReporter;
+
+/// Tells whoever asks whether every gate but that of the registration is open. Never returns.
+pub(super) async fn report(reporter: HealthReporter, registration: &Gate) {
+    loop {
+        reporter.set_service_status("", ServingStatus::NotServing).await;
+        registration.others_open().await;
+        reporter.set_service_status("", ServingStatus::Serving).await;
+        registration.others_close().await;
+    }
+}
+
+/// Whether the process behind `socket` answers calls at all, be it ready or not: a process that is
+/// not ready does not become so by being started again. Needs a tokio runtime.
+pub fn liveness(socket: &Path, limit: Duration, clock: SharedClock) -> Liveness {
+    let client = HealthClient::new(lanyard_grpc::connect(socket));
+    let check = move || {
+        let mut client = client.clone();
+        async move {
+            let request = HealthCheckRequest { service: String::new() };
+            let answer = client.check(request).await;
+            answer.map(drop).map_err(|status| format!("{}: {}", status.code(), status.message()))
+        }
+    };
+    Liveness::new(check, limit, clock)
+}

@@ -1,0 +1,261 @@
+//! A node to talk to.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lanyard_api::SecretProviderClass;
+use lanyard_clock::ManualClock;
+use lanyard_grpc::connect;
+use lanyard_grpc::csi::identity_client::IdentityClient;
+use lanyard_grpc::csi::node_client::NodeClient;
+use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
+use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability};
+use lanyard_keyvault::SecretBytes;
+use lanyard_node::{
+    CountedProvider, CountedReporter, FilePath, FillRequest, FilledFile, Filling, MemoryClasses,
+    NoReporter, NodeMetrics, NodeServer, NodeServerParts, NodeServerSettings, ObjectVersion,
+    Provider, Publisher, PublisherParts, PublisherSettings, Refusal, RegistrationSettings,
+    ServeError, ServedProvider,
+};
+use lanyard_telemetry::{Gate, MetricsPage, Readiness};
+use lanyard_vocabulary::OutcomeCode;
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinHandle;
+use tonic::Status;
+use tonic::transport::Channel;
+
+pub(crate) const DRIVER: &str = "secrets-store.csi.k8s.io";
+pub(crate) const UID: &str = "6f1d1c1e-93c2-4a6e-8b3a-0f5a3f3e2d11";
+pub(crate) const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+
+/// What every secret of these tests holds.
+pub(crate) const MARKER: &str = "planted-4711-marker";
+
+/// Gives one file, as long as it is told to.
+#[derive(Debug)]
+pub(crate) struct Vault {
+    path: FilePath,
+    pub(crate) refusal: Mutex<Option<Refusal>>,
+    pub(crate) gate: Semaphore,
+    pub(crate) version: Mutex<String>,
+    pub(crate) waiting: Mutex<usize>,
+}
+
+#[async_trait]
+impl Provider for Vault {
+    async fn fill(&self, _request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+        *self.waiting.lock() += 1;
+        // The gate is never closed.
+        let _through = self.gate.acquire().await.ok();
+        *self.waiting.lock() -= 1;
+        if let Some(refusal) = self.refusal.lock().clone() {
+            return Err(refusal);
+        }
+        let (id, version) = ("secret/credential".to_owned(), self.version.lock().clone());
+        Ok(Filling {
+            files: vec![FilledFile {
+                path: self.path.clone(),
+                mode: None,
+                content: SecretBytes::from(MARKER.to_owned()),
+                object: Some(id.clone()),
+            }],
+            versions: vec![ObjectVersion { id, version }],
+            stamps: BTreeMap::new(),
+            stale_since: None,
+        })
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) clock: ManualClock,
+    pub(crate) vault: Arc<Vault>,
+    pub(crate) readiness: Readiness,
+    pub(crate) classes: Gate,
+    pub(crate) page: MetricsPage,
+    end: Option<oneshot::Sender<()>>,
+    running: JoinHandle<Result<(), ServeError>>,
+}
+
+impl Node {
+    /// A node whose classes are not there yet.
+    pub(crate) fn start() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("plugins_registry")).unwrap();
+        let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
+        let shared: lanyard_clock::SharedClock = Arc::new(clock.clone());
+        let vault = Arc::new(Vault {
+            path: "credential".parse().unwrap(),
+            refusal: Mutex::default(),
+            gate: Semaphore::new(1000),
+            version: Mutex::new("1".to_owned()),
+            waiting: Mutex::default(),
+        });
+        let metrics = NodeMetrics::new(Arc::clone(&shared));
+        let page = MetricsPage::build(|registry| metrics.register(registry));
+        let provider =
+            CountedProvider::new(Arc::<Vault>::clone(&vault), metrics.clone(), Arc::clone(&shared));
+        let provider: Arc<dyn Provider> = Arc::new(provider);
+        let publisher = Publisher::new(
+            PublisherSettings::new(root.path(), DRIVER),
+            PublisherParts {
+                classes: Arc::new(MemoryClasses::new([class()])),
+                provider: Arc::clone(&provider),
+                reporter: Arc::new(CountedReporter::new(Arc::new(NoReporter), metrics.clone())),
+                clock: Arc::clone(&shared),
+            },
+        );
+        let readiness = Readiness::default();
+        let classes = readiness.gate("classes", "the API server did not answer");
+        let settings = NodeServerSettings {
+            driver: DRIVER.parse().unwrap(),
+            version: "1.2.3".to_owned(),
+            node_id: "node-1".to_owned(),
+            kubelet_dir: root.path().to_owned(),
+            csi_socket: root.path().join("csi.sock"),
+            provider_socket: Some(root.path().join("azure.sock")),
+            registration: Some(RegistrationSettings {
+                directory: root.path().join("plugins_registry"),
+                endpoint: root.path().join("csi.sock"),
+            }),
+            drain: Duration::from_secs(20),
+        };
+        let parts = NodeServerParts {
+            publisher,
+            provider: ServedProvider::new(provider),
+            metrics,
+            readiness: readiness.clone(),
+            clock: shared,
+        };
+        let (end, ended) = oneshot::channel::<()>();
+        let server = NodeServer::new(settings, parts);
+        let running = tokio::spawn(server.run(async { drop(ended.await) }));
+        let end = Some(end);
+        Self { root, clock, vault, readiness, classes, page, end, running }
+    }
+
+    /// A node that is registered.
+    pub(crate) async fn ready() -> Self {
+        let node = Self::start();
+        node.classes.open();
+        node.until("the registration socket is there", || node.registration_socket().exists())
+            .await;
+        node
+    }
+
+    pub(crate) fn csi_socket(&self) -> PathBuf {
+        self.root.path().join("csi.sock")
+    }
+
+    pub(crate) fn registration_socket(&self) -> PathBuf {
+        self.root.path().join("plugins_registry").join(format!("{DRIVER}-reg.sock"))
+    }
+
+    pub(crate) fn target(&self, volume: &str) -> PathBuf {
+        let below = format!("pods/{UID}/volumes/kubernetes.io~csi/{volume}/mount");
+        let target = self.root.path().join(below);
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        target
+    }
+
+    pub(crate) fn identity(&self) -> IdentityClient<Channel> {
+        IdentityClient::new(connect(&self.csi_socket()))
+    }
+
+    /// A client on a connection of its own, as each of the kubelet's calls has one.
+    pub(crate) fn kubelet(&self) -> NodeClient<Channel> {
+        NodeClient::new(connect(&self.csi_socket()))
+    }
+
+    pub(crate) async fn publish(&self, target: &Path) -> Result<(), Status> {
+        self.kubelet().node_publish_volume(request(target)).await.map(drop)
+    }
+
+    pub(crate) async fn unpublish(&self, target: &Path) -> Result<(), Status> {
+        let volume_id = "csi-1".to_owned();
+        let target_path = target.display().to_string();
+        let request = NodeUnpublishVolumeRequest { volume_id, target_path };
+        self.kubelet().node_unpublish_volume(request).await.map(drop)
+    }
+
+    /// Lets time pass until it is so.
+    pub(crate) async fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..100_000 {
+            if is_so() {
+                return;
+            }
+            self.clock.advance(Duration::from_millis(10));
+            tokio::task::yield_now().await;
+        }
+        panic!("it never happened: {what}; not ready: {:?}", self.readiness.problems());
+    }
+
+    pub(crate) fn begin_end(&mut self) {
+        self.end.take().unwrap().send(()).unwrap();
+    }
+
+    pub(crate) async fn ended(&mut self) -> Result<(), ServeError> {
+        (&mut self.running).await.unwrap()
+    }
+
+    pub(crate) async fn end(mut self) {
+        self.begin_end();
+        self.ended().await.unwrap();
+    }
+}
+
+fn class() -> SecretProviderClass {
+    let mut class = SecretProviderClass::default();
+    class.metadata.namespace = Some("tenant".to_owned());
+    class.metadata.name = Some("disk".to_owned());
+    class.spec.provider = Some("azure".to_owned());
+    class
+}
+
+pub(crate) fn context() -> BTreeMap<String, String> {
+    let pairs = [
+        ("secretProviderClass", "disk"),
+        ("csi.storage.k8s.io/pod.name", "controller-0"),
+        ("csi.storage.k8s.io/pod.namespace", "tenant"),
+        ("csi.storage.k8s.io/pod.uid", UID),
+        ("csi.storage.k8s.io/serviceAccount.name", "controller"),
+        ("csi.storage.k8s.io/ephemeral", "true"),
+    ];
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
+}
+
+pub(crate) fn tokens() -> String {
+    let expires = Timestamp::MAX;
+    format!(r#"{{"api://a":{{"token":"{MARKER}","expirationTimestamp":"{expires}"}}}}"#)
+}
+
+pub(crate) fn request(target: &Path) -> NodePublishVolumeRequest {
+    let mount = MountVolume::default();
+    NodePublishVolumeRequest {
+        volume_id: "csi-1".to_owned(),
+        publish_context: BTreeMap::new(),
+        staging_target_path: String::new(),
+        target_path: target.display().to_string(),
+        volume_capability: Some(VolumeCapability {
+            access_type: Some(AccessType::Mount(mount)),
+            access_mode: None,
+        }),
+        readonly: true,
+        secrets: BTreeMap::from([(TOKENS.to_owned(), tokens())]),
+        volume_context: context(),
+    }
+}
+
+/// Whether mounting works here. Elsewhere these tests see it refused, which is what is promised.
+pub(crate) fn can_mount() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+pub(crate) fn forbidden() -> Refusal {
+    Refusal::new(OutcomeCode::VaultForbidden, "could not read `credential`: HTTP 403")
+}

@@ -1,0 +1,123 @@
+//! Secrets in every place of a request and of a volume, and none of them in anything that a person
+//! or a program reads elsewhere.
+
+use std::io::{self, Write};
+use std::sync::{Arc, LazyLock};
+
+use lanyard_grpc::connect;
+use lanyard_grpc::provider::MountRequest;
+use lanyard_grpc::provider::csi_driver_provider_client::CsiDriverProviderClient;
+use lanyard_vocabulary::OutcomeCode;
+use parking_lot::Mutex;
+use tonic::Status;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::fakes::{MARKER, Node, TOKENS, forbidden, request, tokens};
+
+/// Everything that this process logs, of every crate, at `TRACE`.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+static LOG: LazyLock<Log> = LazyLock::new(|| {
+    let log = Log::default();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(log.clone())
+        .init();
+    log
+});
+
+#[track_caller]
+fn assert_clean(what: &str, text: &str) {
+    if let Some(at) = text.find(MARKER) {
+        let start = (0..=at.saturating_sub(300)).rev().find(|it| text.is_char_boundary(*it));
+        panic!("a secret is in {what}: {}", &text[start.unwrap_or(0)..at]);
+    }
+}
+
+fn seen(status: &Status) -> String {
+    format!("{status} {status:?} {:?}", status.metadata())
+}
+
+#[tokio::test]
+async fn no_secret_reaches_a_status_a_log_or_a_metric() {
+    let log = LOG.clone();
+    let node = Node::ready().await;
+    let mut texts = Vec::new();
+    let spoil: [fn(&mut lanyard_grpc::csi::NodePublishVolumeRequest); 7] = [
+        |_| (),
+        |request| {
+            request.secrets.insert("clientsecret".to_owned(), MARKER.to_owned());
+        },
+        |request| {
+            request.secrets.clear();
+            request.volume_context.insert(TOKENS.to_owned(), tokens());
+        },
+        |request| {
+            request.secrets.insert(TOKENS.to_owned(), MARKER.to_owned());
+        },
+        |request| {
+            request.secrets.insert(TOKENS.to_owned(), format!("{{\"a\":\"{MARKER}\"}}"));
+        },
+        |request| {
+            request.volume_context.insert(TOKENS.to_owned(), format!("[\"{MARKER}\"]"));
+            request.secrets.clear();
+        },
+        |request| {
+            request.volume_context.insert("secretProviderClass".to_owned(), format!("{MARKER}/"));
+        },
+    ];
+    for refuses in [false, true] {
+        *node.vault.refusal.lock() = refuses.then(forbidden);
+        for (number, spoil) in spoil.iter().enumerate() {
+            let target = node.target(&format!("{number}-{refuses}"));
+            let mut request = request(&target);
+            spoil(&mut request);
+            texts.push(format!("{request:?} {request:#?}"));
+            let answer = node.kubelet().node_publish_volume(request).await;
+            texts.extend(answer.err().as_ref().map(seen));
+            node.unpublish(&target).await.unwrap();
+        }
+        let attributes = format!("{{\"{TOKENS}\":\"{MARKER}\",\"x\":\"{MARKER}\"}}");
+        for attributes in [attributes, MARKER.to_owned(), String::new()] {
+            let mount = MountRequest {
+                attributes,
+                secrets: format!("{{\"clientsecret\":\"{MARKER}\"}}"),
+                target_path: "/mnt".to_owned(),
+                permission: "420".to_owned(),
+                current_object_version: Vec::new(),
+            };
+            texts.push(format!("{mount:?}"));
+            let socket = node.root.path().join("azure.sock");
+            let answer = CsiDriverProviderClient::new(connect(&socket)).mount(mount).await;
+            texts.extend(answer.err().as_ref().map(seen));
+        }
+    }
+    texts.iter().for_each(|text| assert_clean("what is printed or answered", text));
+    assert_clean("the metrics", &node.page.render());
+    node.end().await;
+    let log = String::from_utf8_lossy(&log.0.lock()).into_owned();
+    assert_clean("the log", &log);
+    let told = log.contains(OutcomeCode::VaultForbidden.name()) && log.contains("TRACE h2");
+    assert!(told, "the log was not kept");
+}
