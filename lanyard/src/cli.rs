@@ -29,6 +29,7 @@ pub(crate) enum Command {
     #[cfg(feature = "emulator")]
     Up(commands::up::Args),
     Render(commands::render::Args),
+    Node(commands::node::Args),
     /// Look at credentials
     Credential {
         #[command(subcommand)]
@@ -49,7 +50,16 @@ impl Command {
         match self {
             #[cfg(feature = "emulator")]
             Self::Azure { .. } => "warn",
+            Self::Node(args) => args.default_log_filter(),
             _ => "error",
+        }
+    }
+
+    /// Whether a flag of the command asks for lines of JSON.
+    pub(crate) const fn logs_json(&self) -> bool {
+        match self {
+            Self::Node(args) => args.logs_json(),
+            _ => false,
         }
     }
 }

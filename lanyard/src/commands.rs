@@ -4,6 +4,7 @@
 pub(crate) mod azure;
 pub(crate) mod credential;
 mod hosted_cluster;
+pub(crate) mod node;
 pub(crate) mod render;
 #[cfg(feature = "emulator")]
 pub(crate) mod up;
@@ -23,6 +24,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "emulator")]
         Command::Up(args) => block_on(up::run(args, environment)),
         Command::Render(args) => render::run(&args),
+        Command::Node(args) => block_on(node::run(args, environment)),
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
         }

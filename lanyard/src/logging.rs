@@ -38,8 +38,9 @@ pub(crate) struct LogArgs {
     format: LogFormat,
 }
 
-/// Starts logging. A filter that cannot be read logs what the default would, and says so.
-pub(crate) fn init(args: &LogArgs, default: &str) {
+/// Starts logging: as `args` say, and as JSON too where the command has been told so by a flag of
+/// its own. A filter that cannot be read logs what the default would, and says so.
+pub(crate) fn init(args: &LogArgs, default: &str, json: bool) {
     let wanted = args.filter.as_deref().unwrap_or(default);
     let (filter, complaint) = match EnvFilter::try_new(wanted) {
         Ok(filter) => (filter, None),
@@ -49,7 +50,7 @@ pub(crate) fn init(args: &LogArgs, default: &str) {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
-    match args.format {
+    match if json { LogFormat::Json } else { args.format } {
         LogFormat::Text => builder.init(),
         LogFormat::Json => builder.json().init(),
     }

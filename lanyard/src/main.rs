@@ -6,7 +6,6 @@ mod exit;
 mod logging;
 mod output;
 mod settings;
-#[cfg(feature = "emulator")]
 mod signals;
 
 use std::process::ExitCode;
@@ -15,7 +14,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
-    logging::init(&cli.log, cli.command.default_log_filter());
+    logging::init(&cli.log, cli.command.default_log_filter(), cli.command.logs_json());
     match commands::run(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => failure.report(),

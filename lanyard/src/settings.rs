@@ -13,6 +13,15 @@ pub(crate) struct Environment {
     pub(crate) runtime_directory: Option<PathBuf>,
     /// `SSL_CERT_FILE`: roots to be kept in the bundle of the local Azure.
     pub(crate) ssl_cert_file: Option<PathBuf>,
+    /// `KUBERNETES_SERVICE_HOST`: the Kubernetes API, in a pod.
+    pub(crate) kubernetes_host: Option<String>,
+    /// `KUBERNETES_SERVICE_PORT`: its port.
+    pub(crate) kubernetes_port: Option<String>,
+    /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for the instance metadata service.
+    pub(crate) managed_identity_host: Option<String>,
+    /// `LANYARD_CRASH_AT`: the step at which the process kills itself.
+    #[cfg(feature = "crash-points")]
+    pub(crate) crash_at: Option<String>,
     /// `NO_COLOR`: tables without colour.
     pub(crate) no_color: bool,
 }
@@ -28,6 +37,11 @@ impl Environment {
             no_proxy: either("NO_PROXY", "no_proxy"),
             runtime_directory: text("XDG_RUNTIME_DIR").map(PathBuf::from),
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
+            kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
+            kubernetes_port: text("KUBERNETES_SERVICE_PORT"),
+            managed_identity_host: text("AZURE_POD_IDENTITY_AUTHORITY_HOST"),
+            #[cfg(feature = "crash-points")]
+            crash_at: text("LANYARD_CRASH_AT"),
             no_color: text("NO_COLOR").is_some(),
         }
     }

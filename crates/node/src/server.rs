@@ -46,8 +46,6 @@ pub struct NodeServerSettings {
     pub kubelet_dir: PathBuf,
     /// Where the kubelet's calls come in.
     pub csi_socket: PathBuf,
-    /// Where other people's drivers find our provider, if they shall.
-    pub provider_socket: Option<PathBuf>,
     /// How the kubelet finds the driver; nothing where somebody else registers it.
     pub registration: Option<RegistrationSettings>,
     /// How long calls in flight may take when the process ends.
@@ -59,8 +57,8 @@ pub struct NodeServerSettings {
 pub struct NodeServerParts {
     /// Makes volumes.
     pub publisher: Publisher,
-    /// Our provider, for [`NodeServerSettings::provider_socket`].
-    pub provider: ServedProvider,
+    /// Our provider and where other people's drivers find it, if they shall.
+    pub provider: Option<(PathBuf, ServedProvider)>,
     /// Counts.
     pub metrics: NodeMetrics,
     /// The gates of the other parts; the server adds those of its sockets and of its registration.
@@ -102,14 +100,15 @@ impl NodeServer {
         }
         let csi = self.csi_routes().add_service(health.clone());
         let csi_door = self.door("csi socket", &self.settings.csi_socket, serving.ending());
-        let provider_door = self.settings.provider_socket.as_ref().map(|path| {
-            let door = self.door("provider socket", path, serving.ending());
-            (door, path.clone())
-        });
+        let provider_door = self
+            .parts
+            .provider
+            .as_ref()
+            .map(|(path, _)| self.door("provider socket", path, serving.ending()));
         let mut doors = JoinSet::new();
         doors.spawn(csi_door.keep(csi));
-        if let Some((door, _)) = provider_door {
-            let provider = CsiDriverProviderServer::new(self.parts.provider)
+        if let Some((door, (_, provider))) = provider_door.zip(self.parts.provider) {
+            let provider = CsiDriverProviderServer::new(provider)
                 .max_decoding_message_size(MOST_REQUEST_BYTES);
             doors.spawn(door.keep(Routes::new(provider).add_service(health)));
         }

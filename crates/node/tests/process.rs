@@ -1,10 +1,14 @@
 //! The node as the kubelet meets it: real sockets, real mounts, a vault of memory.
 
+#[cfg(test)]
 #[path = "process/fakes.rs"]
 mod fakes;
+#[cfg(test)]
 #[path = "process/markers.rs"]
 mod markers;
+#[cfg(test)]
 #[path = "process/sockets.rs"]
 mod sockets;
+#[cfg(test)]
 #[path = "process/volumes.rs"]
 mod volumes;

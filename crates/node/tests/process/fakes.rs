@@ -118,7 +118,6 @@ impl Node {
             node_id: "node-1".to_owned(),
             kubelet_dir: root.path().to_owned(),
             csi_socket: root.path().join("csi.sock"),
-            provider_socket: Some(root.path().join("azure.sock")),
             registration: Some(RegistrationSettings {
                 directory: root.path().join("plugins_registry"),
                 endpoint: root.path().join("csi.sock"),
@@ -127,7 +126,7 @@ impl Node {
         };
         let parts = NodeServerParts {
             publisher,
-            provider: ServedProvider::new(provider),
+            provider: Some((root.path().join("azure.sock"), ServedProvider::new(provider))),
             metrics,
             readiness: readiness.clone(),
             clock: shared,

@@ -1,0 +1,43 @@
+//! `lanyard node`: the node plugin, and what belongs to it.
+
+mod azure;
+mod flags;
+mod go_values;
+mod kubernetes;
+mod run;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use self::flags::NodeArgs;
+use crate::exit::CommandResult;
+use crate::settings::Environment;
+
+/// Mount Key Vault content into the pods of this node
+///
+/// One process in place of the Secrets Store CSI driver, the Azure Key Vault provider, the
+/// registrar and the liveness probe: same driver name, sockets, classes and flags. Runs until
+/// SIGTERM; mounted volumes stay.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    run: Box<NodeArgs>,
+}
+
+impl Args {
+    /// What is logged unless the person asks for more.
+    pub(crate) const fn default_log_filter(&self) -> &'static str {
+        self.run.logs.filter()
+    }
+
+    /// Whether each line of the log is a JSON object.
+    pub(crate) const fn logs_json(&self) -> bool {
+        self.run.logs.log_format_json.0
+    }
+}
+
+/// Runs the node plugin.
+pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+    run::run(*args.run, environment).await
+}

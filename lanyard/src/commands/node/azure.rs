@@ -1,0 +1,116 @@
+//! The Key Vault provider of this process: how it reaches Azure, and what stands before it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use azure_core::http::{ClientOptions, Transport as SdkTransport};
+use lanyard_azure::{BreakerPolicy, Transport, TransportSettings};
+use lanyard_clock::SharedClock;
+use lanyard_credential::{
+    ManagedIdentityTransport, TokenProxy, TokenProxySettings, TokenTransport, TokenTransportOptions,
+};
+use lanyard_keyvault::{
+    CertificateOptions, FileOptions, NodeVaultSettings, NodeVaults, NodeWays, ParseUserAgentError,
+    StaleCache, UserAgentSuffix,
+};
+use lanyard_node::audit::AuditTrail;
+use lanyard_node::policy::{GuardedProvider, PolicyKeeper, PolicyMode};
+use lanyard_node::{ApiAccess, AzureProvider, AzureProviderSettings, Provider};
+
+use super::flags::{AzureArgs, NodeArgs, PolicyModeName};
+use crate::exit::{CommandError, causes};
+use crate::settings::Environment;
+
+/// The provider behind its policy.
+pub(super) fn provider(
+    args: &NodeArgs,
+    environment: &Environment,
+    policy: &Arc<PolicyKeeper>,
+    audit: &AuditTrail,
+    clock: &SharedClock,
+) -> Result<Arc<dyn Provider>, CommandError> {
+    let certificates = CertificateOptions {
+        construct_pem_chain: args.azure.construct_pem_chain.0,
+        separate: args.azure.write_cert_and_key_in_separate_files.0,
+    };
+    let interval = args.rotation.rotation_poll_interval;
+    let settings = NodeVaultSettings {
+        cloud: args.azure.cloud_name,
+        files: FileOptions { certificates, ..FileOptions::default() },
+        keep: interval.duration(),
+    };
+    let ways = ways(&args.azure, environment, clock)?;
+    let stale = stale_cache(&args.azure, clock)?;
+    let vaults = NodeVaults::new(settings, ways, Some(stale), SharedClock::clone(clock));
+    let settings = AzureProviderSettings { interval, ..AzureProviderSettings::default() };
+    let provider = AzureProvider::new(Arc::new(vaults), settings);
+    let mode = match args.policy.policy_mode {
+        PolicyModeName::Audit => PolicyMode::Audit,
+        PolicyModeName::Enforce => PolicyMode::Enforce,
+    };
+    let policy = Arc::clone(policy);
+    Ok(Arc::new(GuardedProvider::new(Arc::new(provider), policy, mode, audit.clone())))
+}
+
+fn ways(
+    args: &AzureArgs,
+    environment: &Environment,
+    clock: &SharedClock,
+) -> Result<NodeWays, CommandError> {
+    let settings = TransportSettings {
+        https_proxy: environment.https_proxy.clone(),
+        no_proxy: environment.no_proxy.clone(),
+        breaker: Some(BreakerPolicy::default()),
+        ..TransportSettings::default()
+    };
+    let transport = Transport::new(&settings, SharedClock::clone(clock)).map_err(|error| {
+        CommandError::unavailable("Azure cannot be reached").because(&error).hint(error.hint())
+    })?;
+    let managed_identity = ManagedIdentityTransport::new(token_options(None, clock))
+        .map_err(|error| CommandError::unavailable(causes(&error)))?;
+    Ok(NodeWays {
+        entra: TokenTransport::new(token_options(Some(transport.unpaced()), clock)),
+        token_proxy: TokenTransport::new(token_options(Some(token_proxy(args)?), clock)),
+        transport,
+        managed_identity,
+        managed_identity_host: environment.managed_identity_host.clone(),
+        user_agent: user_agent(args)?,
+    })
+}
+
+/// Charts give an empty text for none.
+fn user_agent(args: &AzureArgs) -> Result<Option<UserAgentSuffix>, CommandError> {
+    let text = args.custom_user_agent.as_deref().unwrap_or_default().trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|error: ParseUserAgentError| {
+        CommandError::invalid("--custom-user-agent").because(&error)
+    })
+}
+
+fn token_options(transport: Option<SdkTransport>, clock: &SharedClock) -> TokenTransportOptions {
+    let mut options = TokenTransportOptions::default();
+    options.client = ClientOptions { transport, ..ClientOptions::default() };
+    options.clock = SharedClock::clone(clock);
+    options
+}
+
+fn token_proxy(args: &AzureArgs) -> Result<SdkTransport, CommandError> {
+    let mut settings = TokenProxySettings::default();
+    settings.url.clone_from(&args.token_proxy_url);
+    settings.server_name.clone_from(&args.sni_name);
+    settings.ca_file = Some(Path::new(ApiAccess::SERVICE_ACCOUNT).join("ca.crt"));
+    let proxy = TokenProxy::parse(settings).map_err(|error| {
+        CommandError::invalid("--token-proxy-url and --sni-name").because(&error)
+    })?;
+    Ok(SdkTransport::new(proxy.into_client()))
+}
+
+fn stale_cache(args: &AzureArgs, clock: &SharedClock) -> Result<StaleCache, CommandError> {
+    let cache = match (&args.stale_cache_key_file, &args.stale_cache_dir) {
+        (Some(key), Some(directory)) => StaleCache::on_disk(key, directory, clock),
+        _ => StaleCache::in_memory(),
+    };
+    cache.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))
+}

@@ -1,0 +1,107 @@
+//! Where classes come from and who is told: the Kubernetes API, or a file and nobody.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_api::SecretProviderClass;
+use lanyard_clock::SharedClock;
+use lanyard_node::{
+    ApiAccess, ClassSource, EventQueue, KubeClasses, KubeClassesSettings, KubeReporter,
+    KubeReporterSettings, KubernetesApi, MemoryClasses, NoReporter, Reporter, SecretSync,
+    SecretSyncSettings,
+};
+use lanyard_telemetry::{Gate, Readiness};
+
+use super::flags::{KubernetesArgs, NodeArgs};
+use super::settings::NodeSettings;
+use crate::exit::{CommandError, causes};
+use crate::settings::Environment;
+
+/// The node's side of the Kubernetes API.
+pub(super) struct Cluster {
+    pub(super) classes: Arc<dyn ClassSource>,
+    pub(super) reporter: Arc<dyn Reporter>,
+    /// Keeps Secrets in step, where that is wished.
+    pub(super) sync: Option<SecretSync>,
+    /// Opens the gate of the API, where there is one.
+    pub(super) api: Option<(KubernetesApi, Gate)>,
+}
+
+impl Cluster {
+    /// Opens the API, without asking it anything yet.
+    pub(super) async fn open(
+        args: &NodeArgs,
+        settings: &NodeSettings,
+        environment: &Environment,
+        readiness: &Readiness,
+        clock: &SharedClock,
+    ) -> Result<Self, CommandError> {
+        if let Some(path) = &args.kubernetes.classes {
+            let classes = Arc::new(load_classes(path)?);
+            return Ok(Self { classes, reporter: Arc::new(NoReporter), sync: None, api: None });
+        }
+        let access = access(&args.kubernetes, environment)?;
+        let api = KubernetesApi::connect(&access, SharedClock::clone(clock)).await;
+        let api =
+            api.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
+        let node = &settings.server.node_id;
+        let classes = Arc::new(KubeClasses::new(api.clone(), KubeClassesSettings::default()));
+        let events = EventQueue::start(api.clone(), node);
+        let reporter =
+            KubeReporter::new(api.clone(), node, events.clone(), KubeReporterSettings::default());
+        let sync = args.kubernetes.sync_secrets.0.then(|| {
+            let settings = SecretSyncSettings {
+                node: node.clone(),
+                driver: settings.server.driver.to_string(),
+                kubelet_directory: settings.server.kubelet_dir.clone(),
+            };
+            SecretSync::new(api.clone(), Arc::clone(&classes), events, settings)
+        });
+        let gate = readiness.gate("kubernetes", "the API server was not asked yet");
+        Ok(Self { classes, reporter: Arc::new(reporter), sync, api: Some((api, gate)) })
+    }
+}
+
+/// Opens the gate as soon as the API answers. It stays open: mounted volumes do without it.
+pub(super) async fn reach(api: KubernetesApi, gate: Gate, clock: SharedClock) {
+    let mut pause = FIRST_PAUSE;
+    while let Err(error) = api.probe().await {
+        let problem = causes(&error);
+        tracing::warn!(hint = error.hint(), "{problem}; trying again");
+        gate.close(problem);
+        clock.sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    gate.open();
+}
+
+fn access(args: &KubernetesArgs, environment: &Environment) -> Result<ApiAccess, CommandError> {
+    if let Some(path) = &args.kubeconfig {
+        return Ok(ApiAccess::Kubeconfig(path.clone()));
+    }
+    let hint = "give --kubeconfig outside of a cluster, or --classes to do without one";
+    let Some(host) = environment.kubernetes_host.clone() else {
+        return Err(CommandError::invalid("there is no way to the Kubernetes API").hint(hint));
+    };
+    let port = environment.kubernetes_port.as_deref().unwrap_or("443").parse();
+    let port = port.map_err(|error: std::num::ParseIntError| {
+        CommandError::invalid("KUBERNETES_SERVICE_PORT is no port").because(&error).hint(hint)
+    })?;
+    Ok(ApiAccess::InCluster { host, port, service_account: ApiAccess::SERVICE_ACCOUNT.into() })
+}
+
+fn load_classes(path: &Path) -> Result<MemoryClasses, CommandError> {
+    let refused = |error: &dyn std::error::Error| {
+        CommandError::invalid(format!("--classes: {} cannot be used", path.display()))
+            .because(error)
+            .hint("give a file of SecretProviderClass documents, with their namespaces")
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| refused(&error))?;
+    let classes: Vec<SecretProviderClass> =
+        serde_saphyr::from_multiple(&text).map_err(|error| refused(&error))?;
+    Ok(MemoryClasses::new(classes))
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);

@@ -1,0 +1,260 @@
+//! The node plugin, put together.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use lanyard_clock::{SharedClock, SystemClock};
+use lanyard_node::audit::{AuditSink, AuditTrail};
+use lanyard_node::policy::PolicyKeeper;
+use lanyard_node::rotation::Rotator;
+use lanyard_node::{
+    CountedProvider, CountedReporter, NodeMetrics, NodeServer, NodeServerParts, PodOverrides,
+    Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings, Reporter,
+    ServedProvider, SocketProviders, SocketSettings, liveness,
+};
+use lanyard_telemetry::{
+    BuildInfo, Listening, MetricsPage, ProcessMetrics, Readiness, health_routes, metrics_routes,
+};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::azure;
+use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
+use super::kubernetes::{self, Cluster};
+use super::settings::NodeSettings;
+use crate::exit::{CommandError, CommandResult, Exit, causes};
+use crate::settings::Environment;
+use crate::signals::Signals;
+
+/// Serves until a supervisor asks for the end.
+pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResult {
+    let settings = NodeSettings::resolve(&args)?;
+    let mut signals = Signals::listen()?;
+    for flag in args.without_meaning.given() {
+        tracing::warn!(flag, "this flag has no effect here");
+    }
+    let clock = SystemClock::shared();
+    let readiness = Readiness::default();
+    let metrics = NodeMetrics::new(SharedClock::clone(&clock));
+    let mut beside = Beside::default();
+    let pages = Pages::bind(&args, &settings).await?;
+
+    let cluster = Cluster::open(&args, &settings, &environment, &readiness, &clock).await?;
+    let (policy, audit) = policy(&args.policy, &clock)?;
+    let azure = match args.providers.azure_provider {
+        AzureProviderKind::Socket => None,
+        AzureProviderKind::BuiltIn => {
+            Some(azure::provider(&args, &environment, &policy, &audit, &clock)?)
+        }
+    };
+    let sockets =
+        Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
+    let registry =
+        ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), overrides(&args.providers));
+    let provider: Arc<dyn Provider> =
+        Arc::new(CountedProvider::new(Arc::new(registry), metrics.clone(), Arc::clone(&clock)));
+    let reporter: Arc<dyn Reporter> =
+        Arc::new(CountedReporter::new(cluster.reporter, metrics.clone()));
+    let parts = PublisherParts {
+        classes: Arc::clone(&cluster.classes),
+        provider,
+        reporter: Arc::clone(&reporter),
+        clock: Arc::clone(&clock),
+    };
+    let publisher = Publisher::new(publisher_settings(&settings, &environment)?, parts);
+    recover(&publisher).await?;
+
+    let rotator = Rotator::new(
+        Arc::new(publisher.clone()),
+        cluster.classes,
+        reporter,
+        Arc::clone(&clock),
+        settings.rotator,
+    );
+    beside.spawn(rotator.run(beside.ended()));
+    if let Some((api, gate)) = cluster.api {
+        beside.spawn_until_end(kubernetes::reach(api, gate, Arc::clone(&clock)));
+    }
+    if let Some(sync) = cluster.sync {
+        beside.spawn_until_end(sync.run());
+    }
+    if args.providers.provider_health_check.0 {
+        let interval = args.providers.provider_health_check_interval.0;
+        beside.spawn_until_end(async move { sockets.watch_health(interval).await });
+    }
+    beside.spawn_until_end(policy.follow(Arc::clone(&clock), audit.clone()));
+    pages.serve(&mut beside, &settings, &metrics, &readiness, &clock);
+
+    let served = args.providers.provider_socket.zip(azure);
+    let provider = served.map(|(path, azure)| (path, ServedProvider::new(azure)));
+    let parts = NodeServerParts { publisher, provider, metrics, readiness, clock };
+    let server = NodeServer::new(settings.server, parts);
+    let outcome = server
+        .run(async {
+            let _end = signals.end().await;
+        })
+        .await;
+    beside.end().await;
+    // It blocks until the last lines are written, and nothing else is to be done here.
+    audit.flush();
+    outcome.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
+    Ok(Exit::Good)
+}
+
+/// What runs beside the sockets, until they are closed.
+#[derive(Debug, Default)]
+struct Beside {
+    tasks: JoinSet<()>,
+    end: watch::Sender<bool>,
+}
+
+type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Beside {
+    /// Ready when the end begins.
+    fn ended(&self) -> Ended {
+        let mut end = self.end.subscribe();
+        Box::pin(async move { drop(end.wait_for(|ended| *ended).await) })
+    }
+
+    /// Runs what ends by itself when it is told to.
+    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(work);
+    }
+
+    /// Runs what can be dropped at any moment.
+    fn spawn_until_end(&mut self, work: impl Future<Output = ()> + Send + 'static) {
+        let ended = self.ended();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = ended => {}
+            }
+        });
+    }
+
+    async fn end(mut self) {
+        self.end.send_replace(true);
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a part of the process broke");
+            }
+        }
+    }
+}
+
+/// The pages for monitoring systems and for the kubelet's probes.
+struct Pages {
+    metrics: Option<Listening>,
+    health: Option<Listening>,
+}
+
+impl Pages {
+    async fn bind(args: &NodeArgs, settings: &NodeSettings) -> Result<Self, CommandError> {
+        let listen = async |address| {
+            Listening::bind(address)
+                .await
+                .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))
+        };
+        let metrics = listen(args.pages.metrics_addr).await?;
+        Ok(Self { metrics, health: listen(settings.health).await? })
+    }
+
+    fn serve(
+        self,
+        beside: &mut Beside,
+        settings: &NodeSettings,
+        metrics: &NodeMetrics,
+        readiness: &Readiness,
+        clock: &SharedClock,
+    ) {
+        let page = MetricsPage::build(|registry| {
+            metrics.register(registry);
+            ProcessMetrics.register(registry);
+            BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
+        });
+        let socket = &settings.server.csi_socket;
+        let liveness = liveness(socket, settings.health_timeout, Arc::clone(clock));
+        let health = health_routes(&settings.health_path, liveness, readiness.clone());
+        let pages = [(self.metrics, metrics_routes(page)), (self.health, health)];
+        for (listening, routes) in pages {
+            let Some(listening) = listening else { continue };
+            tracing::info!(address = %listening.address(), "serving pages");
+            let serving = listening.serve(routes, beside.ended());
+            beside.spawn(async move {
+                if let Err(error) = serving.await {
+                    tracing::error!(%error, "a page is served no longer");
+                }
+            });
+        }
+    }
+}
+
+fn policy(
+    args: &PolicyArgs,
+    clock: &SharedClock,
+) -> Result<(Arc<PolicyKeeper>, AuditTrail), CommandError> {
+    let keeper = match &args.policy_file {
+        None => PolicyKeeper::without_file(),
+        Some(path) => PolicyKeeper::load(path).map_err(|error| {
+            CommandError::invalid(causes(&error)).hint("`lanyard node policy suggest` writes one")
+        })?,
+    };
+    let audit = match &args.audit_file {
+        None => AuditTrail::nowhere(),
+        Some(path) => {
+            let is_stdout = path == Path::new("-");
+            let sink = if is_stdout { AuditSink::Stdout } else { AuditSink::File(path.clone()) };
+            AuditTrail::begin(&sink, Arc::clone(clock))
+                .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?
+        }
+    };
+    Ok((Arc::new(keeper), audit))
+}
+
+/// The additional directories are searched first, as upstream does.
+fn socket_settings(args: &ProviderArgs) -> SocketSettings {
+    let mut directories = args.additional_provider_volume_paths.clone();
+    directories.retain(|directory| !directory.as_os_str().is_empty());
+    directories.push(args.provider_volume.clone());
+    SocketSettings { directories, largest_answer: args.max_call_recv_msg_size }
+}
+
+const fn overrides(args: &ProviderArgs) -> PodOverrides {
+    if args.pod_overrides_parameters.0 { PodOverrides::Allowed } else { PodOverrides::Refused }
+}
+
+#[cfg_attr(
+    not(feature = "crash-points"),
+    expect(clippy::unnecessary_wraps, unused_variables, reason = "a crash point can be misspelt")
+)]
+fn publisher_settings(
+    settings: &NodeSettings,
+    environment: &Environment,
+) -> Result<PublisherSettings, CommandError> {
+    let NodeSettings { server, .. } = settings;
+    #[cfg_attr(not(feature = "crash-points"), expect(unused_mut, reason = "set below"))]
+    let mut publisher = PublisherSettings::new(&server.kubelet_dir, server.driver.as_str());
+    #[cfg(feature = "crash-points")]
+    if let Some(point) = &environment.crash_at {
+        publisher.crash_at = Some(point.parse().map_err(|error| {
+            let error: lanyard_node::ParseCrashPointError = error;
+            CommandError::invalid("LANYARD_CRASH_AT").because(&error)
+        })?);
+    }
+    Ok(publisher)
+}
+
+/// Goes on with what an earlier process mounted.
+async fn recover(publisher: &Publisher) -> Result<(), CommandError> {
+    let recovered = publisher.recover().await.map_err(|failure| {
+        CommandError::unavailable(failure.message.clone()).hint(failure.hint.clone())
+    })?;
+    for (target, failure) in &recovered.problems {
+        tracing::warn!(target_path = %target.display(), code = %failure.code, "{failure}");
+    }
+    tracing::info!(volumes = recovered.volumes, "went on with mounted volumes");
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! From flags to settings. What is wrong with them is told at once.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lanyard_node::rotation::RotatorSettings;
+use lanyard_node::{NodeServerSettings, RegistrationSettings};
+use lanyard_telemetry::ListenAddress;
+use std::net::SocketAddr;
+
+use super::flags::{AzureProviderKind, NodeArgs};
+use crate::exit::CommandError;
+
+/// What the flags come to.
+#[derive(Debug)]
+pub(super) struct NodeSettings {
+    pub(super) server: NodeServerSettings,
+    pub(super) rotator: RotatorSettings,
+    /// Where the health pages are.
+    pub(super) health: ListenAddress,
+    pub(super) health_path: String,
+    pub(super) health_timeout: Duration,
+}
+
+impl NodeSettings {
+    /// The settings of these flags.
+    pub(super) fn resolve(args: &NodeArgs) -> Result<Self, CommandError> {
+        let problems = problems(args);
+        if !problems.is_empty() {
+            return Err(CommandError::invalid(problems.join("; "))
+                .hint("`lanyard node --help` lists every flag with its default"));
+        }
+        Ok(Self {
+            server: server(args),
+            rotator: rotator(args),
+            health: match args.pages.healthz_port {
+                0 => ListenAddress::Off,
+                port => ListenAddress::At(SocketAddr::new(args.pages.healthz_addr, port)),
+            },
+            health_path: args.pages.healthz_path.clone(),
+            health_timeout: args.pages.healthz_timeout.0,
+        })
+    }
+}
+
+fn problems(args: &NodeArgs) -> Vec<String> {
+    let mut problems = Vec::new();
+    if args.driver.nodeid.as_deref().unwrap_or_default().is_empty() {
+        problems.push("--nodeid is missing: give the name of the node".to_owned());
+    }
+    let directories = [
+        ("--kubelet-dir", Some(&args.driver.kubelet_dir)),
+        ("--provider-volume", Some(&args.providers.provider_volume)),
+        ("--provider-socket", args.providers.provider_socket.as_ref()),
+    ];
+    for (flag, path) in directories {
+        if path.is_some_and(|path| !is_plain(path)) {
+            problems.push(format!("{flag} is not an absolute path without `.` and `..`"));
+        }
+    }
+    let path = &args.pages.healthz_path;
+    let named = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);
+    if !path.starts_with('/') || path == "/readyz" || !path.chars().all(named) {
+        problems.push(format!("--healthz-path `{path}` is no path of a page of its own"));
+    }
+    let external = args.providers.azure_provider == AzureProviderKind::Socket;
+    if external && args.providers.provider_socket.is_some() {
+        problems.push(
+            "--provider-socket serves our provider, and there is none with \
+                       --azure-provider socket"
+                .to_owned(),
+        );
+    }
+    problems
+}
+
+/// Targets are compared by their text.
+fn is_plain(path: &Path) -> bool {
+    use std::path::Component;
+    path.is_absolute()
+        && path.components().all(|it| matches!(it, Component::RootDir | Component::Normal(_)))
+}
+
+fn server(args: &NodeArgs) -> NodeServerSettings {
+    let driver = &args.driver;
+    let csi_socket = driver.endpoint.path().to_owned();
+    let directory = driver
+        .registration_dir
+        .clone()
+        .unwrap_or_else(|| driver.kubelet_dir.join("plugins_registry"));
+    let endpoint = driver.kubelet_registration_path.clone().unwrap_or_else(|| csi_socket.clone());
+    let is_ours = !directory.as_os_str().is_empty();
+    NodeServerSettings {
+        driver: driver.drivername.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        node_id: driver.nodeid.clone().unwrap_or_default(),
+        kubelet_dir: driver.kubelet_dir.components().collect::<PathBuf>(),
+        csi_socket,
+        registration: is_ours.then_some(RegistrationSettings { directory, endpoint }),
+        drain: driver.drain_timeout.0,
+    }
+}
+
+fn rotator(args: &NodeArgs) -> RotatorSettings {
+    let rotation = &args.rotation;
+    let interval = rotation.enable_secret_rotation.0.then_some(rotation.rotation_poll_interval);
+    RotatorSettings { interval, ..RotatorSettings::default() }
+}

@@ -1,0 +1,98 @@
+use clap::{Args as _, Command, FromArgMatches};
+
+use super::flags::NodeArgs;
+use super::settings::NodeSettings;
+
+fn parse(arguments: &[&str]) -> Result<NodeArgs, clap::Error> {
+    let command = NodeArgs::augment_args(Command::new("node"));
+    let arguments = std::iter::once("node").chain(arguments.iter().copied());
+    command.try_get_matches_from(arguments).and_then(|it| NodeArgs::from_arg_matches(&it))
+}
+
+/// What the charts of the driver (v1.6.0) and of the provider (v1.8.2) write.
+const UPSTREAM: [&str; 24] = [
+    "--endpoint=unix:///csi/csi.sock",
+    "--nodeid=node-1",
+    "--drivername=secrets-store.csi.k8s.io",
+    "--provider-volume=/var/run/secrets-store-csi-providers",
+    "--additional-provider-volume-paths=/etc/kubernetes/secrets-store-csi-providers",
+    "--metrics-addr=:8080",
+    "--enable-secret-rotation=true",
+    "--rotation-poll-interval=1h",
+    "--provider-health-check=true",
+    "--provider-health-check-interval=2m0s",
+    "--max-call-recv-msg-size=4194304",
+    "--log-format-json=true",
+    "-v=5",
+    "--kubeconfig=/etc/kubeconfig",
+    "--construct-pem-chain=true",
+    "--write-cert-and-key-in-separate-files=false",
+    "--cloud-name=azureusgovernmentcloud",
+    "--custom-user-agent=",
+    "--healthz-port=8989",
+    "--healthz-path=/healthz",
+    "--healthz-timeout=5s",
+    "--prometheus-port=8898",
+    "--enable-pprof=true",
+    "--pprof-port=6065",
+];
+
+#[test]
+fn the_command_lines_of_upstream_are_understood() {
+    let args = parse(&UPSTREAM).unwrap();
+    let settings = NodeSettings::resolve(&args).unwrap();
+    assert_eq!(settings.server.node_id, "node-1");
+    assert_eq!(settings.rotator.interval.unwrap().duration().as_secs(), 3600);
+    assert_eq!(settings.health.to_string(), "127.0.0.1:8989");
+    assert_eq!(args.pages.metrics_addr.to_string(), ":8080");
+    assert!(args.providers.provider_health_check.0 && args.logs.log_format_json.0);
+    let noted = ["--enable-pprof", "--pprof-port", "--prometheus-port"];
+    assert_eq!(args.without_meaning.given(), noted);
+}
+
+#[test]
+fn what_is_not_said_is_safe() {
+    let args = parse(&["--nodeid=n", "--kubeconfig=k"]).unwrap();
+    let settings = NodeSettings::resolve(&args).unwrap();
+    assert!(settings.rotator.interval.is_some());
+    assert_eq!(args.pages.metrics_addr.to_string(), "127.0.0.1:8095");
+    assert!(!args.providers.pod_overrides_parameters.0);
+    let registration = settings.server.registration.unwrap();
+    assert_eq!(registration.directory.to_str(), Some("/var/lib/kubelet/plugins_registry"));
+    assert_eq!(registration.endpoint, settings.server.csi_socket);
+    assert!(args.without_meaning.given().is_empty());
+}
+
+#[test]
+fn rotation_and_registration_can_be_left_to_others() {
+    let flags = ["--nodeid=n", "--enable-secret-rotation=false", "--registration-dir="];
+    let settings = NodeSettings::resolve(&parse(&flags).unwrap()).unwrap();
+    assert!(settings.rotator.interval.is_none() && settings.server.registration.is_none());
+}
+
+#[test]
+fn everything_that_is_wrong_with_the_flags_is_told_at_once() {
+    let flags = [
+        "--kubelet-dir=var/lib/kubelet",
+        "--healthz-path=readyz",
+        "--azure-provider=socket",
+        "--provider-socket=/providers/azure.sock",
+    ];
+    let error = NodeSettings::resolve(&parse(&flags).unwrap()).unwrap_err().to_string();
+    for part in ["--nodeid", "--kubelet-dir", "--healthz-path", "--provider-socket serves"] {
+        assert!(error.contains(part), "{part} is not in {error}");
+    }
+}
+
+#[test]
+fn flags_that_contradict_each_other_are_refused() {
+    for flags in [
+        ["--classes=a", "--kubeconfig=b"],
+        ["--stale-cache-dir=/a", "--nodeid=n"],
+        ["--endpoint=tcp://127.0.0.1:1", "--nodeid=n"],
+        ["--drivername=../x", "--nodeid=n"],
+        ["--rotation-poll-interval=soon", "--nodeid=n"],
+    ] {
+        assert!(parse(&flags).is_err(), "{flags:?}");
+    }
+}
