@@ -75,7 +75,8 @@ steps! {
     Attach, "attach", [Publish], "The whole volume is mounted on its target.";
     Report, "report", [Publish, Rotate], "The pod status is told.";
     Answer, "answer", [Publish, Rotate, Unpublish], "The kubelet is answered.";
-    RemoveLinks, "remove-links", [Unpublish], "The names that readers follow are removed.";
+    RemoveData, "remove-data", [Unpublish], "`..data` is removed: there is no volume any more.";
+    RemoveLinks, "remove-links", [Unpublish], "The links that led through it are removed.";
     RemoveMarker, "remove-marker", [Unpublish], "The marker is removed.";
     RemoveGenerations, "remove-generations", [Unpublish], "The files are emptied and removed.";
     Unmount, "unmount", [Unpublish], "The memory file system is unmounted.";

@@ -108,6 +108,18 @@ impl Volume {
         Ok(folder.load_file(name.as_ref(), u64::MAX)?.map(SecretBytes::from))
     }
 
+    /// Whether every name in the generation that readers see leads into it. Nothing, where there
+    /// is no such generation.
+    pub(crate) fn is_linked(&self) -> Result<Option<bool>, PublishError> {
+        let Survey { occupants, generations } = Survey::of(&self.directory)?;
+        let Some(current) = generations.current else { return Ok(None) };
+        let root = self.directory.open_child(current.as_str().as_ref())?;
+        let names = root.list()?;
+        let tops: Vec<_> = names.iter().filter_map(|(name, _)| name.to_str()).collect();
+        let changes = LinkChanges::desired(&occupants, &tops);
+        Ok(Some(changes.create.is_empty() && changes.replace.is_empty()))
+    }
+
     /// Whether nothing is in the volume but what a crash leaves before the first publish is whole.
     pub(crate) fn is_blank(&self) -> Result<bool, PublishError> {
         let Survey { occupants, generations } = Survey::of(&self.directory)?;
@@ -326,15 +338,17 @@ impl Volume {
     }
 }
 
-/// Removes what is ours by the layout; content is emptied first.
+/// Removes what is ours by the layout; content is emptied first. `..data` goes before anything
+/// else: from then on there is no volume, wherever a crash falls, and until then it is whole.
 fn clear(directory: &Directory) -> Result<(), DiskError> {
     let survey = Survey::of(directory)?;
+    directory.reach(Step::RemoveData);
+    if matches!(survey.occupants.get(OsStr::new(DATA)), Some(Occupant::Link(_))) {
+        directory.remove(DATA.as_ref())?;
+    }
     directory.reach(Step::RemoveLinks);
     for name in LinkChanges::desired(&survey.occupants, &[]).discard {
         directory.remove(&name)?;
-    }
-    if matches!(survey.occupants.get(OsStr::new(DATA)), Some(Occupant::Link(_))) {
-        directory.remove(DATA.as_ref())?;
     }
     directory.reach(Step::RemoveMarker);
     for name in [NEXT_MARKER, MARKER] {

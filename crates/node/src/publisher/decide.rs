@@ -29,12 +29,12 @@ pub(super) enum Seen {
 pub(super) enum Content {
     /// Nothing that anybody could read.
     Blank,
-    /// Files of somebody else, not in our layout.
+    /// Files of somebody else, or our layout with something missing.
     Foreign,
-    /// `..data` leads to a generation, but no marker certifies it: it is the work of another
+    /// `..data` leads to a generation, and all its names lead into it, but no marker certifies it: it is the work of another
     /// driver, or the process died between the swap and the marker.
     Uncertified,
-    /// `..data` leads to the generation that the marker certifies.
+    /// The same, and the marker certifies the generation.
     Certified,
 }
 
@@ -65,10 +65,10 @@ pub(super) enum Obstacle {
     Elsewhere,
 }
 
-/// What is in a volume, by its generation and its marker.
-pub(super) fn content_of(blank: bool, current: Option<&str>, marker: Option<&Marker>) -> Content {
-    match (current, marker) {
-        (Some(current), Some(marker)) if marker.generation == current => Content::Certified,
+/// What is in a volume, by the generation that readers see in it, whole, and its marker.
+pub(super) fn content_of(blank: bool, seen: Option<&str>, marker: Option<&Marker>) -> Content {
+    match (seen, marker) {
+        (Some(seen), Some(marker)) if marker.generation == seen => Content::Certified,
         (Some(_), _) => Content::Uncertified,
         (None, _) if blank => Content::Blank,
         (None, _) => Content::Foreign,

@@ -12,6 +12,7 @@ use super::place::{MountId, Place, Standing};
 use crate::directory::Directory;
 use crate::error::PublishError;
 use crate::fuse::Fuse;
+use crate::generation::Generation;
 use crate::marker::Marker;
 use crate::mount::{Mount, Shape, StagedMount};
 use crate::order::MountOrder;
@@ -136,9 +137,10 @@ fn open(desk: &Desk, root: Directory, id: MountId) -> Result<Found, PublishError
 }
 
 fn content_in(found: &Found) -> Result<Content, PublishError> {
-    let current = found.volume.current()?;
-    let current = current.as_ref().map(crate::generation::Generation::as_str);
-    Ok(content_of(found.volume.is_blank()?, current, found.marker.as_ref()))
+    let is_whole = found.volume.is_linked()? == Some(true);
+    let current = found.volume.current()?.filter(|_| is_whole);
+    let seen = current.as_ref().map(Generation::as_str);
+    Ok(content_of(found.volume.is_blank()?, seen, found.marker.as_ref()))
 }
 
 /// Makes a volume, fills it and mounts it on its place once it is whole.

@@ -52,6 +52,20 @@ async fn a_volume_of_upstream_is_adopted_under_the_running_pod() {
 }
 
 #[tokio::test]
+async fn a_volume_of_which_a_name_is_missing_is_not_called_whole() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    node.start().publish(order(&target)).await.unwrap();
+    fs::remove_file(target.join("cert")).unwrap();
+    node.provider.refuses(OutcomeCode::VaultForbidden);
+    let failure = node.start().publish(order(&target)).await.unwrap_err();
+    assert_eq!(failure.grpc, Code::Unavailable, "it is mounted, so it must be unpublished");
+    node.provider.recovers();
+    node.start().publish(order(&target)).await.unwrap();
+    assert_eq!((node.layers(&target), read(&target, "cert").as_str()), (1, "one"));
+}
+
+#[tokio::test]
 async fn an_empty_mount_is_filled_and_never_called_a_volume() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");

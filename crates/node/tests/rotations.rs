@@ -1,0 +1,133 @@
+//! One million reads by sixteen readers over a thousand rotations of one volume, through the
+//! publisher, on a memory file system: no file is ever missing or torn, no reader goes back, and
+//! who reads a whole generation reads no mixture.
+
+#![cfg(test)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use lanyard_api::SecretProviderClass;
+use lanyard_clock::SystemClock;
+use lanyard_keyvault::{Pod, Proofs, SecretBytes};
+use lanyard_node::{
+    FillRequest, FilledFile, Filling, MemoryClasses, Mount, MountOrder, NoReporter, ObjectVersion,
+    Provider, Publisher, PublisherParts, PublisherSettings, Refreshed, Refusal, Urgency,
+};
+
+const READERS: u64 = 16;
+const READS: u64 = 1_000_000;
+const ROTATIONS: u64 = 1_000;
+
+/// Gives something new each time.
+#[derive(Debug, Default)]
+struct Vault(AtomicU64);
+
+#[async_trait]
+impl Provider for Vault {
+    async fn fill(&self, _request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+        let version = self.0.fetch_add(1, Ordering::SeqCst);
+        let file = |path: &str| FilledFile {
+            path: path.parse().unwrap(),
+            mode: None,
+            content: SecretBytes::from(content(version)),
+            object: None,
+        };
+        let id = "secret/one".to_owned();
+        Ok(Filling {
+            files: vec![file("cert"), file("tls/key")],
+            versions: vec![ObjectVersion { id, version: version.to_string() }],
+            stamps: BTreeMap::new(),
+            stale_since: None,
+        })
+    }
+}
+
+/// `version` as a text that only a whole read of a whole file gives back, of many lengths.
+fn content(version: u64) -> String {
+    let length = usize::try_from(version * 37 % 6_000).unwrap();
+    format!("{version}:{}:{version}", "x".repeat(length))
+}
+
+fn version_of(text: &str) -> u64 {
+    let version = text.split(':').next().unwrap().parse().unwrap();
+    assert_eq!(text, content(version), "torn");
+    version
+}
+
+/// Reads each file through its link, and both of one generation, until `done` and `reads` are
+/// reached.
+fn read_on(target: &Path, reads: u64, done: &AtomicBool) -> u64 {
+    let read = |path: PathBuf| version_of(&std::fs::read_to_string(path).unwrap());
+    let (mut count, mut last) = (0, 0);
+    while count < reads || !done.load(Ordering::Relaxed) {
+        let first = read(target.join("cert"));
+        let second = read(target.join("tls/key"));
+        assert!(last <= first && first <= second, "{last} {first} {second}");
+        let generation = target.join(std::fs::read_link(target.join("..data")).unwrap());
+        let (third, fourth) = (read(generation.join("cert")), read(generation.join("tls/key")));
+        assert!(second <= third && third == fourth, "{second} {third} {fourth}");
+        (count, last) = (count + 4, fourth);
+    }
+    count
+}
+
+fn order(target: &Path) -> MountOrder {
+    MountOrder {
+        volume_id: "csi-1".to_owned(),
+        target: target.to_owned(),
+        pod: Pod {
+            namespace: "ns".to_owned(),
+            name: "pod".to_owned(),
+            uid: "uid".to_owned(),
+            service_account: "sa".to_owned(),
+        },
+        class_name: "class".to_owned(),
+        attributes: BTreeMap::new(),
+        proofs: Proofs::default(),
+        group: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_million_reads_over_a_thousand_rotations_see_no_mixture_and_miss_no_file() {
+    let dir = tempfile::tempdir().unwrap();
+    if let Err(error) = Mount::tmpfs(dir.path(), 1 << 20).and_then(Mount::unmount) {
+        assert!(!rustix::process::geteuid().is_root(), "{error}");
+        return;
+    }
+    let target = dir.path().join("pods/uid/volumes/kubernetes.io~csi/v/mount");
+    let mut class = SecretProviderClass::default();
+    class.metadata.namespace = Some("ns".to_owned());
+    class.metadata.name = Some("class".to_owned());
+    let parts = PublisherParts {
+        classes: Arc::new(MemoryClasses::new([class])),
+        provider: Arc::new(Vault::default()),
+        reporter: Arc::new(NoReporter),
+        clock: SystemClock::shared(),
+    };
+    let settings = PublisherSettings::new(dir.path(), "secrets-store.csi.k8s.io");
+    let publisher = Publisher::new(settings, parts);
+    publisher.publish(order(&target)).await.unwrap();
+
+    let done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..READERS)
+        .map(|_| {
+            let (target, done) = (target.clone(), Arc::clone(&done));
+            std::thread::spawn(move || read_on(&target, READS / READERS, &done))
+        })
+        .collect();
+    for _ in 0..ROTATIONS {
+        let refreshed = publisher.refresh(&target, Urgency::Refresh).await.unwrap();
+        assert_eq!(refreshed, Refreshed::Changed);
+    }
+    done.store(true, Ordering::Relaxed);
+    let reads: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+    println!("{reads} reads by {READERS} readers over {ROTATIONS} rotations");
+    assert!(reads >= READS);
+    publisher.unpublish("csi-1", &target).await.unwrap();
+    assert!(!target.exists());
+}
