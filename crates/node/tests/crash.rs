@@ -12,18 +12,17 @@ mod crash {
 use std::process::ExitCode;
 
 use crash::child;
-use crash::node::{Ended, Node, Staging};
+use crash::node::{Ended, Node, Request, Staging};
 use lanyard_node::{Step, Work};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-fn main() -> ExitCode {
+fn main() -> Result<ExitCode, Failed> {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() == Some(child::NAME) {
         return child::main(arguments);
     }
     if !rustix::process::geteuid().is_root() {
-        eprintln!("the crash matrix mounts memory file systems: run it as root");
-        return ExitCode::FAILURE;
+        return Err("the crash matrix mounts memory file systems: run it as root".into());
     }
     let steps = Work::ALL.into_iter().flat_map(|work| work.steps().map(move |step| (work, step)));
     let mut trials: Vec<_> = steps
@@ -38,7 +37,7 @@ fn main() -> ExitCode {
         Trial::test(name, move || trial(Work::Publish, step, Staging::InPlace))
     }));
     trials.push(Trial::test("reboot", reboot));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    Ok(libtest_mimic::run(&Arguments::from_args(), trials).exit_code())
 }
 
 const fn name_of(work: Work) -> &'static str {
@@ -59,70 +58,70 @@ fn trial(work: Work, step: Step, staging: Staging) -> Result<(), Failed> {
 }
 
 fn publish(node: &Node, step: Step) -> Result<(), Failed> {
-    node.expect(node.publish("1").crashing_at(step), Ended::Killed)?;
+    node.expect(Request::publish("1").crashing_at(step), Ended::Killed)?;
     let seen = node.seen()?;
     // The source is out of reach: only a volume that is whole may be called one.
-    let ended = node.run(&node.publish("fail"))?;
+    let ended = node.run(&Request::publish("fail"))?;
     match (ended, seen.as_deref()) {
         (Ended::Refused, None) | (Ended::Done, Some("1")) => {}
         other => return Err(format!("without its source, the volume was {other:?}").into()),
     }
-    node.expect(node.publish("1"), Ended::Done)?;
+    node.expect(Request::publish("1"), Ended::Done)?;
     node.shows("1")?;
-    node.expect(node.publish("2"), Ended::Done)?;
+    node.expect(Request::publish("2"), Ended::Done)?;
     node.shows("2")?;
-    node.expect(node.unpublish(), Ended::Done)?;
+    node.expect(Request::unpublish(), Ended::Done)?;
     node.is_clean()
 }
 
 fn rotate(node: &Node, step: Step) -> Result<(), Failed> {
-    node.expect(node.publish("1"), Ended::Done)?;
+    node.expect(Request::publish("1"), Ended::Done)?;
     let reader = node.reader()?;
-    node.expect(node.publish("2").crashing_at(step), Ended::Killed)?;
+    node.expect(Request::publish("2").crashing_at(step), Ended::Killed)?;
     let seen = node.seen()?;
     if !matches!(seen.as_deref(), Some("1" | "2")) {
         return Err(format!("after the crash a reader sees {seen:?}").into());
     }
     reader.sees(seen.as_deref())?;
     // A pod is running on it: whatever the source says, the volume stays.
-    node.expect(node.publish("fail"), Ended::Done)?;
+    node.expect(Request::publish("fail"), Ended::Done)?;
     node.shows(seen.as_deref().unwrap_or_default())?;
-    node.expect(node.publish("2"), Ended::Done)?;
+    node.expect(Request::publish("2"), Ended::Done)?;
     node.shows("2")?;
     // The container goes on with the mount that it found.
     reader.sees(Some("2"))?;
     drop(reader);
-    node.expect(node.unpublish(), Ended::Done)?;
+    node.expect(Request::unpublish(), Ended::Done)?;
     node.is_clean()
 }
 
 fn unpublish(node: &Node, step: Step) -> Result<(), Failed> {
-    node.expect(node.publish("1"), Ended::Done)?;
-    node.expect(node.publish("2"), Ended::Done)?;
-    node.expect(node.unpublish().crashing_at(step), Ended::Killed)?;
+    node.expect(Request::publish("1"), Ended::Done)?;
+    node.expect(Request::publish("2"), Ended::Done)?;
+    node.expect(Request::unpublish().crashing_at(step), Ended::Killed)?;
     // The kubelet may ask for either again.
     let seen = node.seen()?;
-    let ended = node.run(&node.publish("fail"))?;
+    let ended = node.run(&Request::publish("fail"))?;
     match (ended, seen.as_deref()) {
         (Ended::Refused, None) | (Ended::Done, Some("2")) => {}
         other => return Err(format!("without its source, the volume was {other:?}").into()),
     }
-    node.expect(node.publish("3"), Ended::Done)?;
+    node.expect(Request::publish("3"), Ended::Done)?;
     node.shows("3")?;
-    node.expect(node.unpublish(), Ended::Done)?;
+    node.expect(Request::unpublish(), Ended::Done)?;
     node.is_clean()?;
-    node.expect(node.unpublish(), Ended::Done)?;
+    node.expect(Request::unpublish(), Ended::Done)?;
     node.is_clean()
 }
 
 fn reboot() -> Result<(), Failed> {
     let node = Node::new(Staging::Detached)?;
-    node.expect(node.publish("1"), Ended::Done)?;
+    node.expect(Request::publish("1"), Ended::Done)?;
     node.reboot()?;
-    node.expect(node.publish("fail"), Ended::Refused)?;
-    node.expect(node.publish("2"), Ended::Done)?;
+    node.expect(Request::publish("fail"), Ended::Refused)?;
+    node.expect(Request::publish("2"), Ended::Done)?;
     node.shows("2")?;
     node.reboot()?;
-    node.expect(node.unpublish(), Ended::Done)?;
+    node.expect(Request::unpublish(), Ended::Done)?;
     node.is_clean()
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
@@ -17,6 +17,7 @@ use lanyard_node::{
     FillRequest, FilledFile, Filling, MemoryClasses, Mount, MountOrder, NoReporter, ObjectVersion,
     Provider, Publisher, PublisherParts, PublisherSettings, Refreshed, Refusal, Urgency,
 };
+use parking_lot::{Condvar, Mutex};
 
 const READERS: u64 = 16;
 const READS: u64 = 1_000_000;
@@ -58,21 +59,48 @@ fn version_of(text: &str) -> u64 {
     version
 }
 
-/// Reads each file through its link, and both of one generation, until `done` and `reads` are
-/// reached.
-fn read_on(target: &Path, reads: u64, done: &AtomicBool) -> u64 {
+/// Which rotation goes on. Readers read so many times during each, and no more: what is to be
+/// seen is how reads and rotations meet, not who has more of the processor.
+#[derive(Debug, Default)]
+struct Rounds(Mutex<u64>, Condvar);
+
+impl Rounds {
+    fn begin(&self, round: u64) {
+        *self.0.lock() = round;
+        self.1.notify_all();
+    }
+
+    fn wait_for(&self, round: u64) {
+        self.1.wait_while(&mut self.0.lock(), |current| *current < round);
+    }
+}
+
+/// Reads each file through its link, and both of one generation.
+fn read_on(target: &Path, rounds: &Rounds) -> u64 {
     let read = |path: PathBuf| version_of(&std::fs::read_to_string(path).unwrap());
     let (mut count, mut last) = (0, 0);
-    while count < reads || !done.load(Ordering::Relaxed) {
-        let first = read(target.join("cert"));
-        let second = read(target.join("tls/key"));
-        assert!(last <= first && first <= second, "{last} {first} {second}");
-        let generation = target.join(std::fs::read_link(target.join("..data")).unwrap());
-        let (third, fourth) = (read(generation.join("cert")), read(generation.join("tls/key")));
-        assert!(second <= third && third == fourth, "{second} {third} {fourth}");
-        (count, last) = (count + 4, fourth);
+    for round in 1..=ROTATIONS {
+        rounds.wait_for(round);
+        for _ in 0..READS.div_ceil(READERS * ROTATIONS * 4) {
+            let first = read(target.join("cert"));
+            let second = read(target.join("tls/key"));
+            assert!(last <= first && first <= second, "{last} {first} {second}");
+            let generation = target.join(std::fs::read_link(target.join("..data")).unwrap());
+            let (third, fourth) = (read(generation.join("cert")), read(generation.join("tls/key")));
+            assert!(second <= third && third == fourth, "{second} {third} {fourth}");
+            (count, last) = (count + 4, fourth);
+        }
     }
     count
+}
+
+/// Takes the volume away, however the test ends.
+struct Unmounted(PathBuf);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        let _absent = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+    }
 }
 
 fn order(target: &Path) -> MountOrder {
@@ -100,6 +128,7 @@ async fn a_million_reads_over_a_thousand_rotations_see_no_mixture_and_miss_no_fi
         return;
     }
     let target = dir.path().join("pods/uid/volumes/kubernetes.io~csi/v/mount");
+    let _unmounted = Unmounted(target.clone());
     let mut class = SecretProviderClass::default();
     class.metadata.namespace = Some("ns".to_owned());
     class.metadata.name = Some("class".to_owned());
@@ -113,18 +142,18 @@ async fn a_million_reads_over_a_thousand_rotations_see_no_mixture_and_miss_no_fi
     let publisher = Publisher::new(settings, parts);
     publisher.publish(order(&target)).await.unwrap();
 
-    let done = Arc::new(AtomicBool::new(false));
+    let rounds = Arc::new(Rounds::default());
     let readers: Vec<_> = (0..READERS)
         .map(|_| {
-            let (target, done) = (target.clone(), Arc::clone(&done));
-            std::thread::spawn(move || read_on(&target, READS / READERS, &done))
+            let (target, rounds) = (target.clone(), Arc::clone(&rounds));
+            std::thread::spawn(move || read_on(&target, &rounds))
         })
         .collect();
-    for _ in 0..ROTATIONS {
+    for round in 1..=ROTATIONS {
+        rounds.begin(round);
         let refreshed = publisher.refresh(&target, Urgency::Refresh).await.unwrap();
         assert_eq!(refreshed, Refreshed::Changed);
     }
-    done.store(true, Ordering::Relaxed);
     let reads: u64 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
     println!("{reads} reads by {READERS} readers over {ROTATIONS} rotations");
     assert!(reads >= READS);

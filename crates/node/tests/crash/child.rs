@@ -1,6 +1,7 @@
 //! The process that is killed.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use lanyard_node::{
     Provider, PublishFailure, Publisher, PublisherParts, PublisherSettings, Refusal,
 };
 use lanyard_vocabulary::OutcomeCode;
+use libtest_mimic::Failed;
 
 /// The first argument of a child.
 pub(crate) const NAME: &str = "child";
@@ -35,21 +37,25 @@ pub(crate) fn files(version: &str) -> BTreeMap<&'static str, String> {
 }
 
 /// `work kubelet-dir target version staged crash-point`.
-pub(crate) fn main(mut arguments: impl Iterator<Item = String>) -> ExitCode {
+///
+/// # Errors
+///
+/// Where it could not be begun.
+pub(crate) fn main(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Failed> {
     let mut next = || arguments.next().unwrap_or_default();
     let (work, kubelet_dir, target, version) = (next(), next(), next(), next());
     let (is_staged, crash) = (next() == "staged", next());
     let mut settings = PublisherSettings::new(kubelet_dir, "secrets-store.csi.k8s.io");
     settings.staged_mounts = is_staged;
-    settings.crash_at = (!crash.is_empty()).then(|| crash.parse().unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    match runtime.block_on(run(&work, settings, PathBuf::from(target), version)) {
+    settings.crash_at = if crash.is_empty() { None } else { Some(crash.parse()?) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(match runtime.block_on(run(&work, settings, PathBuf::from(target), version)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{}", failure.status_message());
+            writeln!(std::io::stderr(), "{}", failure.status_message())?;
             ExitCode::from(REFUSED)
         }
-    }
+    })
 }
 
 async fn run(
@@ -105,15 +111,13 @@ impl Provider for Vault {
             return Err(Refusal::new(OutcomeCode::VaultUnavailable, "out of reach"));
         }
         let id = "secret/one".to_owned();
-        let file = |(path, text): (&str, String)| FilledFile {
-            path: path.parse().unwrap(),
-            mode: None,
-            content: SecretBytes::from(text),
-            object: Some(id.clone()),
+        let file = |(path, text): (&str, String)| {
+            let content = SecretBytes::from(text);
+            Some(FilledFile { path: path.parse().ok()?, mode: None, content, object: None })
         };
         Ok(Filling {
-            files: files(&self.0).into_iter().map(file).collect(),
-            versions: vec![ObjectVersion { id: id.clone(), version: self.0.clone() }],
+            files: files(&self.0).into_iter().filter_map(file).collect(),
+            versions: vec![ObjectVersion { id, version: self.0.clone() }],
             stamps: BTreeMap::new(),
             stale_since: None,
         })

@@ -50,6 +50,15 @@ pub(crate) enum Ended {
 pub(crate) struct Reader(PathBuf);
 
 impl Request {
+    /// To publish this version; `fail` is one that the source refuses.
+    pub(crate) fn publish(version: &str) -> Self {
+        Self { work: "publish", version: version.to_owned(), crash: None }
+    }
+
+    pub(crate) fn unpublish() -> Self {
+        Self { work: "unpublish", version: String::new(), crash: None }
+    }
+
     pub(crate) fn crashing_at(mut self, step: Step) -> Self {
         self.crash = Some(step);
         self
@@ -62,14 +71,6 @@ impl Node {
         let target = dir.path().join("pods/uid/volumes/kubernetes.io~csi/v/mount");
         fs::create_dir_all(target.parent().ok_or("no parent")?)?;
         Ok(Self { dir, target, staging })
-    }
-
-    pub(crate) fn publish(&self, version: &str) -> Request {
-        Request { work: "publish", version: version.to_owned(), crash: None }
-    }
-
-    pub(crate) fn unpublish(&self) -> Request {
-        Request { work: "unpublish", version: String::new(), crash: None }
     }
 
     /// Starts a process for one request and sees it to its end.
