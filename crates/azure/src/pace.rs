@@ -16,6 +16,11 @@ impl Rate {
     pub(crate) fn interval(self) -> Duration {
         Duration::from_secs(1) / self.per_second.max(1)
     }
+
+    /// How far ahead of an even flow the requests of a burst are.
+    fn tolerance(self) -> Duration {
+        self.interval() * self.burst.saturating_sub(1)
+    }
 }
 
 impl Default for Rate {
@@ -33,13 +38,14 @@ pub(crate) struct Pace {
     full_at: Duration,
     /// Until when the host asked to be left alone.
     cool_until: Duration,
+    /// How many times in a row it throttled without saying for how long.
+    throttles: u32,
 }
 
 impl Pace {
     /// How long until a request may be sent: the bucket has to hold one, and no pause may last.
     pub(crate) fn ready_in(&self, now: Duration, rate: Rate) -> Duration {
-        let tolerance = rate.interval() * rate.burst.saturating_sub(1);
-        let bucket = self.full_at.saturating_sub(now).saturating_sub(tolerance);
+        let bucket = self.full_at.saturating_sub(now).saturating_sub(rate.tolerance());
         bucket.max(self.cooling(now))
     }
 
@@ -48,9 +54,32 @@ impl Pace {
         self.full_at = self.full_at.max(now) + rate.interval();
     }
 
-    /// The host asked to be left alone: nobody asks it before `now + pause`.
-    pub(crate) fn cool(&mut self, now: Duration, pause: Duration) {
+    /// The host asked to be left alone: nobody asks it before `now + pause`, and then no burst
+    /// comes, for all who wait would be one.
+    pub(crate) fn cool(&mut self, now: Duration, pause: Duration, rate: Rate) {
         self.cool_until = self.cool_until.max(now.saturating_add(pause));
+        let drained = self.cool_until.saturating_add(rate.tolerance());
+        self.full_at = self.full_at.max(drained);
+    }
+
+    /// The host throttles. Where it does not say for how long, as vaults do not, the pause is the
+    /// one that Key Vault's documentation asks for: a second, doubled each time.
+    pub(crate) fn throttle(&mut self, now: Duration, asked: Option<Duration>, rate: Rate) {
+        // Who was under way when the first one was refused is refused too.
+        if asked.is_none() && !self.cooling(now).is_zero() {
+            return;
+        }
+        let pause = asked.unwrap_or_else(|| {
+            let doubled = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(self.throttles));
+            self.throttles = self.throttles.saturating_add(1);
+            doubled.min(LONGEST_PAUSE)
+        });
+        self.cool(now, pause, rate);
+    }
+
+    /// The host took a request.
+    pub(crate) fn relax(&mut self) {
+        self.throttles = 0;
     }
 
     /// How long the host is still to be left alone.
@@ -58,6 +87,11 @@ impl Pace {
         self.cool_until.saturating_sub(now)
     }
 }
+
+/// The first pause of a host that throttles and does not say for how long.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// No such pause is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(32);
 
 #[cfg(test)]
 mod tests {
@@ -100,10 +134,40 @@ mod tests {
     #[test]
     fn a_cool_down_holds_for_everybody_and_a_shorter_one_does_not_shorten_it() {
         let mut pace = Pace::default();
-        pace.cool(millis(0), millis(5_000));
-        pace.cool(millis(1_000), millis(100));
+        pace.cool(millis(0), millis(5_000), RATE);
+        pace.cool(millis(1_000), millis(100), RATE);
         assert_eq!(pace.ready_in(millis(2_000), RATE), millis(3_000));
         assert_eq!(pace.cooling(millis(6_000)), Duration::ZERO);
+    }
+
+    #[test]
+    fn no_burst_follows_a_cool_down() {
+        let (mut pace, mut now, mut sent) = (Pace::default(), millis(0), Vec::new());
+        pace.cool(now, millis(5_000), RATE);
+        for _ in 0..4 {
+            now += pace.ready_in(now, RATE);
+            pace.take(now, RATE);
+            sent.push(now);
+        }
+        assert_eq!(sent, [5_000, 5_100, 5_200, 5_300].map(millis));
+    }
+
+    #[test]
+    fn a_host_that_does_not_say_for_how_long_is_left_alone_ever_longer() {
+        let (mut pace, mut now, mut pauses) = (Pace::default(), millis(0), Vec::new());
+        for _ in 0..7 {
+            pace.throttle(now, None, RATE);
+            // Under way at the same time.
+            pace.throttle(now, None, RATE);
+            pauses.push(pace.cooling(now).as_secs());
+            now += pace.cooling(now);
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 32]);
+        pace.relax();
+        pace.throttle(now, None, RATE);
+        assert_eq!(pace.cooling(now).as_secs(), 1);
+        pace.throttle(now, Some(millis(7_000)), RATE);
+        assert_eq!(pace.cooling(now).as_secs(), 7);
     }
 
     proptest! {

@@ -132,8 +132,16 @@ impl PacedClient {
     fn note(&self, host: &str, outcome: Try) {
         let now = self.clock.monotonic();
         self.host(host, |known| {
-            if let Try::Replied { status: 429 | 503, retry_after: Some(pause) } = outcome {
-                known.pace.cool(now, pause);
+            let rate = self.manners.rate;
+            match outcome {
+                Try::Replied { status: 429, retry_after } => {
+                    known.pace.throttle(now, retry_after, rate);
+                }
+                Try::Replied { status: 503, retry_after: Some(pause) } => {
+                    known.pace.cool(now, pause, rate);
+                }
+                Try::Replied { status: ..500, .. } => known.pace.relax(),
+                _ => {}
             }
             let Some(policy) = self.manners.breaker else { return };
             if !outcome.is_failure() {
@@ -281,13 +289,14 @@ mod tests {
         assert_eq!(both.0.unwrap().status(), StatusCode::Ok);
         assert_eq!(both.1.unwrap().status(), StatusCode::Ok);
         let ten = Duration::from_secs(10);
-        assert_eq!(*inner.seen.lock(), [Duration::ZERO, ten, ten]);
+        let next = ten + Rate::default().interval();
+        assert_eq!(*inner.seen.lock(), [Duration::ZERO, ten, next]);
     }
 
     #[tokio::test]
     async fn a_cool_down_that_begins_while_a_request_waits_holds_for_it_too() {
         let (client, inner, clock) = paced(&[(200, &[])]);
-        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND));
+        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND, Rate::default()));
         let waiting = {
             let client = Arc::clone(&client);
             tokio::spawn(async move { client.execute_request(&request()).await })
@@ -295,7 +304,7 @@ mod tests {
         while clock.sleepers() == 0 {
             tokio::task::yield_now().await;
         }
-        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND * 5));
+        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND * 5, Rate::default()));
         run(&clock, async move { waiting.await.unwrap().unwrap() }).await;
         assert_eq!(*inner.seen.lock(), [SECOND * 5]);
     }
@@ -345,7 +354,7 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_leaves_the_queue_to_the_next() {
         let (client, inner, clock) = paced(&[(200, &[])]);
-        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND));
+        client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND, Rate::default()));
         let mut gone = Box::pin({
             let client = client.at(Priority::High);
             async move { client.execute_request(&request()).await }

@@ -75,6 +75,16 @@ pub enum TokenProxyError {
 }
 
 impl TokenProxyError {
+    /// The error of the proxy that an error of the SDK stands for, if it does.
+    pub(crate) fn of(error: &Error) -> Option<&Self> {
+        error.downcast_ref()
+    }
+
+    /// Whether the API server is to blame, and not how the proxy is set up.
+    pub(crate) const fn is_outage(&self) -> bool {
+        matches!(self, Self::NoCertificate { .. })
+    }
+
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         match self {

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use crate::assertion::AssertionError;
 use crate::entra::error::EntraError;
 use crate::managed_identity::error::ManagedIdentityError;
+use crate::token_proxy::TokenProxyError;
 
 /// Why there is no token.
 ///
@@ -237,6 +238,9 @@ impl TokenError {
                 "a proxy or a captive portal may answer in the endpoint's place: send the same \
                  request with curl from this host and look at the answer"
             }
+            Self::Unreachable { source, .. } if TokenProxyError::of(source).is_some() => {
+                TokenProxyError::of(source).map_or("", TokenProxyError::hint)
+            }
             Self::Unreachable { .. } | Self::TimedOut { .. } => {
                 "check name resolution, the route, the proxy (HTTPS_PROXY, NO_PROXY) and the \
                  trusted CA from this host"
@@ -321,8 +325,10 @@ impl TokenError {
         match self {
             Self::Refused(error) => failed(error.status()),
             Self::ManagedIdentity(error) => error.status() == 410 || failed(error.status()),
+            Self::Unreachable { source, .. } => {
+                TokenProxyError::of(source).is_none_or(TokenProxyError::is_outage)
+            }
             Self::Unreadable { .. }
-            | Self::Unreachable { .. }
             | Self::TimedOut { .. }
             | Self::CoolingDown { .. }
             | Self::Crowded { .. } => true,

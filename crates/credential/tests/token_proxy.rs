@@ -1,0 +1,159 @@
+//! The token proxy of an identity binding, before a server that writes down what it is shown.
+
+#![cfg(test)]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use azure_core::credentials::TokenCredential as _;
+use azure_core::http::Transport;
+use lanyard_credential::{
+    HeldTokenCredential, TokenError, TokenProxy, TokenProxySettings, TokenTransport,
+    TokenTransportOptions,
+};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+const CLUSTER: &str = "hcp-kubernetes.696995ccb303450001b31a18.svc.cluster.local";
+/// Computed by other means: `a`, base32hex of SHA-256 of the salt and the id, and the domain.
+const SERVER_NAME: &str = "aeaf29ip1hi5q38ebc3u4daum81u0unk52t5bg50j25234fmuj78g.ests.aks";
+const JWT: &str = "e30.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQ6bnM6c2EifQ.cGxhbnRlZA";
+
+/// What the server was shown: the name of the handshake, and the request.
+type Shown = Arc<Mutex<Vec<(Option<String>, String)>>>;
+
+/// A cluster's CA, and an API server's certificate for these names.
+fn certify(names: &[&str]) -> (String, ServerConfig) {
+    let key = KeyPair::generate().unwrap();
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let root = authority.self_signed(&key).unwrap();
+    let issuer = Issuer::new(authority, key);
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let leaf = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+    let chain = vec![leaf.der().clone()];
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    (root.pem(), config)
+}
+
+async fn serve(config: ServerConfig) -> (SocketAddr, Shown) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (acceptor, shown) = (TlsAcceptor::from(Arc::new(config)), Shown::default());
+    let seen = Arc::clone(&shown);
+    drop(tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let Ok(mut stream) = acceptor.accept(stream).await else { continue };
+            let name = stream.get_ref().1.server_name().map(str::to_owned);
+            let mut request = vec![0; 16_384];
+            let Ok(length) = stream.read(&mut request).await else { continue };
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            seen.lock().unwrap().push((name, request));
+            let body = r#"{"token_type":"Bearer","access_token":"t","expires_in":3600}"#;
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            // Whoever only wanted to see the certificate may be gone.
+            drop(stream.write_all(format!("{head}{body}").as_bytes()).await);
+            drop(stream.shutdown().await);
+        }
+    }));
+    (address, shown)
+}
+
+fn way(address: SocketAddr, ca_file: &Path, server_name: Option<&str>) -> TokenTransport {
+    let mut settings = TokenProxySettings::default();
+    settings.url = Some(format!("https://{address}"));
+    settings.ca_file = Some(ca_file.to_owned());
+    settings.server_name = server_name.map(str::to_owned);
+    let proxy = TokenProxy::parse(settings).unwrap();
+    let mut options = TokenTransportOptions::default();
+    options.client.transport = Some(Transport::new(proxy.into_client()));
+    TokenTransport::new(options)
+}
+
+async fn token(way: &TokenTransport) -> Result<String, TokenError> {
+    let authority = "https://login.microsoftonline.com/".parse().unwrap();
+    let (tenant, client) = ("tenant".parse().unwrap(), "client".parse().unwrap());
+    let credential =
+        HeldTokenCredential::new(tenant, client, &authority, JWT.as_bytes(), way).unwrap();
+    match credential.get_token(&["https://vault.azure.net/.default"], None).await {
+        Ok(token) => Ok(token.token.secret().to_owned()),
+        Err(error) => Err(TokenError::of(&error).unwrap().clone()),
+    }
+}
+
+#[tokio::test]
+async fn the_request_for_entra_goes_to_the_api_server_under_the_name_of_the_cluster() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.crt");
+    let (root, config) = certify(&["127.0.0.1", "kubernetes", CLUSTER, SERVER_NAME]);
+    fs::write(&ca_file, root).unwrap();
+    let (address, shown) = serve(config).await;
+    let way = way(address, &ca_file, None);
+    assert_eq!(token(&way).await.unwrap(), "t");
+    assert_eq!(token(&way).await.unwrap(), "t");
+    let shown = shown.lock().unwrap();
+    let [(look, _), (name, request), (again, _)] = &shown[..] else { panic!("{shown:?}") };
+    // One look at the certificate, by address and thus without a name, for the life of the way.
+    assert_eq!(look.as_deref(), None);
+    assert_eq!(name.as_deref(), Some(SERVER_NAME));
+    assert_eq!(again.as_deref(), Some(SERVER_NAME));
+    assert!(request.starts_with("POST /tenant/oauth2/v2.0/token HTTP/1.1\r\n"), "{request}");
+    let host = format!("host: {address}\r\n");
+    assert_eq!(request.to_ascii_lowercase().matches("host: ").count(), 1, "{request}");
+    assert!(request.to_ascii_lowercase().contains(&host), "{request}");
+}
+
+#[tokio::test]
+async fn a_rotated_ca_is_taken_at_the_next_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.crt");
+    let name = "proxy.example";
+    let (old, config) = certify(&[name]);
+    let (first, _) = serve(config).await;
+    fs::write(&ca_file, &old).unwrap();
+    assert_eq!(token(&way(first, &ca_file, Some(name))).await.unwrap(), "t");
+    let (new, config) = certify(&[name]);
+    let (second, shown) = serve(config).await;
+    let way = way(second, &ca_file, Some(name));
+    let error = token(&way).await.unwrap_err();
+    assert!(error.is_outage(), "{error}");
+    assert!(shown.lock().unwrap().is_empty(), "nothing is said to who is not trusted");
+    fs::write(&ca_file, &new).unwrap();
+    assert_eq!(token(&way).await.unwrap(), "t");
+}
+
+#[tokio::test]
+async fn a_cluster_without_a_name_is_told_how_to_give_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.crt");
+    let (root, config) = certify(&["127.0.0.1", "kubernetes.default.svc"]);
+    fs::write(&ca_file, root).unwrap();
+    let (address, _) = serve(config).await;
+    let error = token(&way(address, &ca_file, None)).await.unwrap_err();
+    let mut told = error.to_string();
+    let mut next = std::error::Error::source(&error);
+    while let Some(cause) = next {
+        told = format!("{told}: {cause}");
+        next = cause.source();
+    }
+    assert!(told.contains("no name in the API server's certificate"), "{told}");
+    assert!(error.hint().unwrap().contains("--sni-name"), "{:?}", error.hint());
+}
