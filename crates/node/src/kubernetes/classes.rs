@@ -10,7 +10,7 @@ mod store;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -61,7 +61,8 @@ impl KubeClasses {
     pub fn new(api: KubernetesApi, settings: KubeClassesSettings) -> Self {
         let (changes, _) = broadcast::channel(CHANGES_KEPT);
         let namespaces = Mutex::new(HashMap::new());
-        Self { shared: Arc::new(Shared { api, settings, changes, namespaces }) }
+        let turns = Mutex::new(HashMap::new());
+        Self { shared: Arc::new(Shared { api, settings, changes, namespaces, turns }) }
     }
 
     /// Tells from now on which classes changed. A receiver that lags has missed some, and should
@@ -75,8 +76,7 @@ impl KubeClasses {
         self.shared.namespaces.lock().len()
     }
 
-    /// What is known of a class, and whether the watch vouches for it. Begins to watch its
-    /// namespace where nobody does.
+    /// What is known of a class. Begins to watch its namespace where nobody does.
     fn ask(&self, namespace: &str, name: &str) -> Answer {
         let now = self.shared.api.clock().monotonic();
         let mut namespaces = self.shared.namespaces.lock();
@@ -90,33 +90,47 @@ impl KubeClasses {
         namespaces.insert(namespace.to_owned(), Watched { store, task });
         answer
     }
+
+    /// Reads a class, unless somebody else does so already: then that answer serves both.
+    async fn read(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<SecretProviderClass>>, String> {
+        let turn = self.shared.turn(namespace, name);
+        let _turn = turn.lock().await;
+        let known = match self.ask(namespace, name) {
+            Answer::Current(class) | Answer::LastKnown(class) => return Ok(Some(class)),
+            Answer::Absent => return Ok(None),
+            Answer::Failed(problem) => return Err(problem),
+            Answer::Read(known) => known,
+        };
+        let patience = if known.is_some() { Patience::LITTLE } else { Patience::USUAL };
+        match (self.shared.fetch(patience, namespace, name).await, known) {
+            (Ok(class), _) => Ok(class),
+            (Err(error), Some(class)) => {
+                tracing::warn!(namespace, name, %error, "a class is served as it was last seen");
+                Ok(Some(class))
+            }
+            (Err(error), None) => Err(error.to_string()),
+        }
+    }
 }
 
 #[async_trait]
 impl ClassSource for KubeClasses {
     async fn class(&self, namespace: &str, name: &str) -> Result<SecretProviderClass, ClassError> {
-        let known = match self.ask(namespace, name) {
-            Answer::Current(class) => return Ok(SecretProviderClass::clone(&class)),
-            Answer::LastKnown(class) => Some(class),
-            Answer::Unknown => None,
-        };
-        let patience = if known.is_some() { Patience::LITTLE } else { Patience::USUAL };
-        match self.shared.fetch(patience, namespace, name).await {
-            Ok(Some(class)) => Ok(SecretProviderClass::clone(&class)),
-            Ok(None) => {
-                Err(ClassError::NotFound { namespace: namespace.to_owned(), name: name.to_owned() })
+        let read = match self.ask(namespace, name) {
+            Answer::Current(class) | Answer::LastKnown(class) => Ok(Some(class)),
+            Answer::Absent | Answer::Failed(_) | Answer::Read(_) => {
+                self.read(namespace, name).await
             }
-            Err(error) => match known {
-                Some(class) => {
-                    tracing::warn!(namespace, name, %error, "a class is served as last seen");
-                    Ok(SecretProviderClass::clone(&class))
-                }
-                None => Err(ClassError::Unavailable {
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                    problem: error.to_string(),
-                }),
-            },
+        };
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        match read {
+            Ok(Some(class)) => Ok(SecretProviderClass::clone(&class)),
+            Ok(None) => Err(ClassError::NotFound { namespace, name }),
+            Err(problem) => Err(ClassError::Unavailable { namespace, name, problem }),
         }
     }
 }
@@ -144,7 +158,12 @@ struct Shared {
     settings: KubeClassesSettings,
     changes: broadcast::Sender<ClassChange>,
     namespaces: Mutex<HashMap<String, Watched>>,
+    /// Who reads which class, for as long as somebody does.
+    turns: Mutex<HashMap<(String, String), Weak<Turn>>>,
 }
+
+/// Held by whoever reads a class.
+type Turn = tokio::sync::Mutex<()>;
 
 /// A namespace that is watched.
 struct Watched {
@@ -157,6 +176,19 @@ impl Shared {
         Api::namespaced(self.api.client().clone(), namespace)
     }
 
+    /// The lock that whoever reads a class holds.
+    fn turn(&self, namespace: &str, name: &str) -> Arc<Turn> {
+        let key = (namespace.to_owned(), name.to_owned());
+        let mut turns = self.turns.lock();
+        if let Some(turn) = turns.get(&key).and_then(Weak::upgrade) {
+            return turn;
+        }
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        let turn = Arc::default();
+        turns.insert(key, Arc::downgrade(&turn));
+        turn
+    }
+
     /// Reads a class and remembers it.
     async fn fetch(
         &self,
@@ -166,7 +198,19 @@ impl Shared {
     ) -> Result<Option<Arc<SecretProviderClass>>, ApiError> {
         let classes = self.classes(namespace);
         let action = format!("read SecretProviderClass {namespace}/{name}");
-        match self.api.call(patience, action, || classes.get(name)).await {
+        let now = || self.api.clock().monotonic();
+        self.change(namespace, |store| {
+            store.begin_read(name, now());
+            None
+        });
+        let read = self.api.call(patience, action, || classes.get(name)).await;
+        let problem = read.as_ref().err().filter(|error| !error.is_absence());
+        let problem = problem.map(ToString::to_string);
+        self.change(namespace, |store| {
+            store.end_read(name, now(), problem);
+            None
+        });
+        match read {
             Ok(class) => {
                 self.change(namespace, |store| store.observe(class));
                 Ok(self.known(namespace, name))

@@ -23,6 +23,10 @@ struct Asked {
     version: Option<u64>,
     /// Whether it was read after the watch began.
     confirmed: bool,
+    /// When a read last began.
+    begun: Option<Duration>,
+    /// When a read last ended, and what was wrong.
+    ended: Option<(Duration, Option<String>)>,
 }
 
 /// What is known of a class.
@@ -30,22 +34,54 @@ struct Asked {
 pub(super) enum Answer {
     /// It is this one; a change would have been told.
     Current(Arc<SecretProviderClass>),
-    /// It was this one.
+    /// It was this one a moment ago.
     LastKnown(Arc<SecretProviderClass>),
-    /// Nothing.
-    Unknown,
+    /// There was none a moment ago.
+    Absent,
+    /// It could not be read a moment ago.
+    Failed(String),
+    /// It has to be read. It was this one, if there was one.
+    Read(Option<Arc<SecretProviderClass>>),
 }
 
 impl ClassStore {
     /// What is known of a class, which somebody needs at `now`.
+    ///
+    /// Some ask every second or two. Where the watch does not vouch for the answer they are served
+    /// from memory in between, so that an API in trouble is left alone.
     pub(super) fn ask(&mut self, name: &str, now: Duration) -> Answer {
         let following = self.following;
         let asked = self.asked.entry(name.to_owned()).or_default();
         asked.at = now;
-        match &asked.class {
-            Some(class) if following && asked.confirmed => Answer::Current(Arc::clone(class)),
-            Some(class) => Answer::LastKnown(Arc::clone(class)),
-            None => Answer::Unknown,
+        let within = |since: Duration, pause| now.saturating_sub(since) < pause;
+        match (&asked.class, &asked.ended) {
+            (Some(class), _) if following && asked.confirmed => Answer::Current(Arc::clone(class)),
+            (Some(class), _) if asked.begun.is_some_and(|begun| within(begun, READ_PAUSE)) => {
+                Answer::LastKnown(Arc::clone(class))
+            }
+            (None, Some((ended, Some(problem)))) if within(*ended, FAILURE_PAUSE) => {
+                Answer::Failed(problem.clone())
+            }
+            (None, Some((ended, None)))
+                if following && asked.confirmed && within(*ended, ABSENCE_PAUSE) =>
+            {
+                Answer::Absent
+            }
+            (class, _) => Answer::Read(class.clone()),
+        }
+    }
+
+    /// A read of a class begins.
+    pub(super) fn begin_read(&mut self, name: &str, now: Duration) {
+        if let Some(asked) = self.asked.get_mut(name) {
+            asked.begun = Some(now);
+        }
+    }
+
+    /// A read of a class ended, with a problem or without.
+    pub(super) fn end_read(&mut self, name: &str, now: Duration, problem: Option<String>) {
+        if let Some(asked) = self.asked.get_mut(name) {
+            asked.ended = Some((now, problem));
         }
     }
 
@@ -112,6 +148,13 @@ impl ClassStore {
     }
 }
 
+/// How long the last known answer is good enough while the watch does not vouch for it.
+const READ_PAUSE: Duration = Duration::from_secs(5);
+/// How long nobody looks again for a class that the watch would tell of.
+const ABSENCE_PAUSE: Duration = Duration::from_secs(30);
+/// How long a failure is told again instead of tried again.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
 /// Versions are decimal numbers that grow (KEP-5504). One that is not orders nothing.
 fn version_of(text: Option<&str>) -> Option<u64> {
     text?.parse().ok()
@@ -155,7 +198,11 @@ mod tests {
         match answer {
             Answer::Current(class) => ("current", class.spec.provider.as_deref()),
             Answer::LastKnown(class) => ("last", class.spec.provider.as_deref()),
-            Answer::Unknown => ("unknown", None),
+            Answer::Read(class) => {
+                ("read", class.as_ref().and_then(|class| class.spec.provider.as_deref()))
+            }
+            Answer::Absent => ("absent", None),
+            Answer::Failed(_) => ("failed", None),
         }
     }
 
@@ -170,7 +217,8 @@ mod tests {
     #[test]
     fn a_class_is_current_once_it_was_read_after_the_watch_began() {
         let mut store = ClassStore::default();
-        assert_eq!(store.ask("c", HOUR), Answer::Unknown);
+        assert_eq!(store.ask("c", HOUR), Answer::Read(None));
+        store.begin_read("c", HOUR);
         assert_eq!(store.observe(class("c", 5, "one")), None, "the first sight is no change");
         assert_eq!(provider(&store.ask("c", HOUR)), ("last", Some("one")));
         assert_eq!(store.begin_to_follow(), ["c"]);
@@ -208,7 +256,7 @@ mod tests {
         store.ask("c", HOUR);
         store.observe(class("c", 1, "one"));
         store.pause();
-        assert_eq!(provider(&store.ask("c", HOUR)), ("last", Some("one")));
+        assert_eq!(provider(&store.ask("c", HOUR)), ("read", Some("one")));
         store.resume();
         assert_eq!(provider(&store.ask("c", HOUR)), ("current", Some("one")));
     }
@@ -221,8 +269,31 @@ mod tests {
         store.observe(class("c", 1, "one"));
         assert_eq!(store.observe_absence("c", Some("2")), Some("c".to_owned()));
         assert_eq!(store.observe_absence("c", None), None);
-        assert_eq!(store.ask("c", HOUR), Answer::Unknown);
+        assert_eq!(store.ask("c", HOUR), Answer::Read(None));
         assert_eq!(store.observe(class("c", 3, "two")), Some("c".to_owned()));
+    }
+
+    #[test]
+    fn whoever_asks_often_does_not_read_often() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let mut store = ClassStore::default();
+        let ask = |store: &mut ClassStore, second: u32| {
+            let answer = store.ask("c", HOUR + second * SECOND);
+            provider(&answer).0
+        };
+        assert_eq!(ask(&mut store, 0), "read");
+        store.begin_read("c", HOUR);
+        store.end_read("c", HOUR + SECOND, Some("refused".to_owned()));
+        assert_eq!([1, 2].map(|second| ask(&mut store, second)), ["failed", "read"]);
+        // A read that nobody waited for to its end says nothing.
+        store.begin_read("c", HOUR + 2 * SECOND);
+        assert_eq!(ask(&mut store, 2), "read");
+        store.observe(class("c", 1, "one"));
+        assert_eq!([2, 6, 7].map(|second| ask(&mut store, second)), ["last", "last", "read"]);
+        store.begin_to_follow();
+        store.observe_absence("c", Some("2"));
+        store.end_read("c", HOUR + 8 * SECOND, None);
+        assert_eq!([8, 37, 38].map(|second| ask(&mut store, second)), ["absent", "absent", "read"]);
     }
 
     #[test]
