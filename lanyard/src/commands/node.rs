@@ -4,12 +4,14 @@ mod azure;
 mod flags;
 mod go_values;
 mod kubernetes;
+mod policy;
 mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
 
 use self::flags::NodeArgs;
+use self::policy::PolicyCommand;
 use crate::exit::CommandResult;
 use crate::settings::Environment;
 
@@ -23,12 +25,27 @@ use crate::settings::Environment;
 pub(crate) struct Args {
     #[command(flatten)]
     run: Box<NodeArgs>,
+    #[command(subcommand)]
+    command: Option<NodeCommand>,
+}
+
+/// What belongs to the node plugin and does not run it.
+#[derive(Debug, clap::Subcommand)]
+enum NodeCommand {
+    /// Look after policies for identities that a node's pods share
+    Policy {
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
 }
 
 impl Args {
     /// What is logged unless the person asks for more.
     pub(crate) const fn default_log_filter(&self) -> &'static str {
-        self.run.logs.filter()
+        match self.command {
+            None => self.run.logs.filter(),
+            Some(NodeCommand::Policy { .. }) => "error",
+        }
     }
 
     /// Whether each line of the log is a JSON object.
@@ -37,7 +54,10 @@ impl Args {
     }
 }
 
-/// Runs the node plugin.
+/// Runs the node plugin, or what belongs to it.
 pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
-    run::run(*args.run, environment).await
+    match args.command {
+        None => run::run(*args.run, environment).await,
+        Some(NodeCommand::Policy { command }) => policy::run(&command),
+    }
 }

@@ -171,7 +171,13 @@ pub(super) struct PolicyArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) policy_file: Option<PathBuf>,
     /// What becomes of a read that no rule allows
-    #[arg(long, value_enum, default_value = "audit", value_name = "MODE")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "audit",
+        requires_if("enforce", "policy_file"),
+        value_name = "MODE"
+    )]
     pub(super) policy_mode: PolicyModeName,
     /// Record who read which version when, in this file; `-` is standard output
     #[arg(long, value_name = "FILE")]

@@ -1,0 +1,249 @@
+//! Policy and audit of `lanyard node`, as people run it: another driver asks over `azure.sock`, the
+//! local Azure answers, and what was read becomes the policy that allows it.
+
+#![cfg(feature = "emulator")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use lanyard_grpc::provider::csi_driver_provider_client::CsiDriverProviderClient;
+use lanyard_grpc::provider::{MountRequest, MountResponse};
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// A local Azure.
+struct Azure {
+    _process: Running,
+    session: Value,
+}
+
+impl Azure {
+    fn start(state: &Path) -> Self {
+        let mut child = lanyard()
+            .args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"])
+            .arg(state)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { session: serde_json::from_str(&line).unwrap(), _process: Running(child) }
+    }
+
+    /// Asks the control API.
+    fn control(&self, path: &str) -> Value {
+        let address = self.session["address"].as_str().unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!(
+            "GET /lanyard/v1/{path} HTTP/1.1\r\nhost: {address}\r\nx-lanyard-control: 1\r\n\
+             connection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        serde_json::from_str(reply.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    /// How many requests the vaults saw.
+    fn vault_requests(&self) -> usize {
+        let ledger = self.control("ledger");
+        let entries = ledger["value"].as_array().unwrap().iter();
+        entries.filter(|entry| entry["service"] == "key-vault").count()
+    }
+}
+
+/// A node plugin without a cluster, and its directory.
+struct Node {
+    _process: Running,
+    directory: PathBuf,
+}
+
+impl Node {
+    fn start(directory: &Path, azure: &Azure, flags: &[&str]) -> Self {
+        std::fs::create_dir_all(directory.join("kubelet/pods")).unwrap();
+        std::fs::write(directory.join("classes.yaml"), "").unwrap();
+        let at = |name: &str| directory.join(name).display().to_string();
+        let child = lanyard()
+            .args(["node", "--nodeid", "n", "--metrics-addr", "0", "--healthz-port", "0"])
+            .args(["--endpoint", &format!("unix://{}", at("csi.sock"))])
+            .args(["--kubelet-dir", &at("kubelet"), "--registration-dir", ""])
+            .args(["--classes", &at("classes.yaml"), "--provider-socket", &at("azure.sock")])
+            .args(["--audit-file", &at("audit.jsonl")])
+            .args(flags)
+            .env("HTTPS_PROXY", azure.session["proxy"].as_str().unwrap())
+            .env("SSL_CERT_FILE", azure.session["ca_bundle"].as_str().unwrap())
+            .env("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.session["proxy"].as_str().unwrap())
+            .spawn()
+            .unwrap();
+        Self { _process: Running(child), directory: directory.to_owned() }
+    }
+
+    /// Mounts a secret for a pod, as another driver would ask.
+    async fn mount(&self, namespace: &str, object: &VaultSecret) -> Result<MountResponse, Status> {
+        let attributes = json!({
+            "csi.storage.k8s.io/pod.name": "pod",
+            "csi.storage.k8s.io/pod.namespace": namespace,
+            "csi.storage.k8s.io/pod.uid": format!("uid-{namespace}"),
+            "csi.storage.k8s.io/serviceAccount.name": "default",
+            "secretProviderClass": "class",
+            "useVMManagedIdentity": "true",
+            "userAssignedIdentityID": object.client,
+            "keyvaultName": object.vault,
+            "tenantId": object.tenant,
+            "objects": format!(
+                "array:\n  - |\n    objectName: {}\n    objectType: secret\n", object.name
+            ),
+        });
+        let socket = self.directory.join("azure.sock");
+        let deadline = std::time::Duration::from_millis(100);
+        for _ in 0..300 {
+            if socket.exists() {
+                break;
+            }
+            tokio::time::timeout(deadline, std::future::pending::<()>()).await.unwrap_err();
+        }
+        let mut client = CsiDriverProviderClient::new(lanyard_grpc::connect(&socket));
+        let request = MountRequest {
+            attributes: attributes.to_string(),
+            secrets: "null".to_owned(),
+            target_path: "/target".to_owned(),
+            permission: "420".to_owned(),
+            current_object_version: Vec::new(),
+        };
+        client.mount(request).await.map(tonic::Response::into_inner)
+    }
+
+    /// The events of the audit trail, as `event namespace object verdict`.
+    fn trail(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.directory.join("audit.jsonl")).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let summary = |line: Value| {
+            let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+            let namespace = text(&line["by"]["namespace"]);
+            [text(&line["event"]), namespace, text(&line["object"]), text(&line["verdict"])]
+                .join(" ")
+        };
+        lines.map(summary).filter(|line| !line.starts_with("started")).collect()
+    }
+}
+
+/// A secret that the identity of the node may read.
+struct VaultSecret {
+    client: String,
+    tenant: String,
+    vault: String,
+    name: String,
+}
+
+impl VaultSecret {
+    fn nth(azure: &Azure, index: usize) -> Self {
+        let world = azure.control("world");
+        let component = &world["components"][index];
+        let host = component["vaultHost"].as_str().unwrap();
+        let vault = world["vaults"].as_array().unwrap().iter().find(|it| it["host"] == host);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        Self {
+            client: text(&world["imds"]["assigned"][0]),
+            tenant: text(&vault.unwrap()["tenant"]),
+            vault: host.split('.').next().unwrap().to_owned(),
+            name: text(&component["secretName"]),
+        }
+    }
+}
+
+fn lanyard() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
+    for variable in ["HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "SSL_CERT_FILE"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+#[tokio::test]
+async fn what_was_read_under_audit_becomes_the_policy_that_enforces_exactly_that() {
+    let directory = tempfile::tempdir().unwrap();
+    let azure = Azure::start(&directory.path().join("state"));
+    let (one, other) = (VaultSecret::nth(&azure, 0), VaultSecret::nth(&azure, 1));
+
+    let node = Node::start(&directory.path().join("audit"), &azure, &[]);
+    let answer = node.mount("tenant-a", &one).await.unwrap();
+    assert_eq!((answer.files.len(), answer.object_version.len()), (1, 1));
+    node.mount("tenant-a", &one).await.unwrap();
+    node.mount("tenant-b", &other).await.unwrap();
+    let first = format!("read tenant-a secret/{} unmatched", one.name);
+    let second = format!("read tenant-b secret/{} unmatched", other.name);
+    let trail = node.directory.join("audit.jsonl");
+    for _ in 0..100 {
+        if node.trail().len() == 2 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(node.trail(), [first, second], "once for each pod and version");
+    drop(node);
+
+    let suggest = lanyard().args(["node", "policy", "suggest", "--from"]).arg(&trail).output();
+    let suggested = suggest.unwrap();
+    let notes = String::from_utf8(suggested.stderr).unwrap();
+    assert!(suggested.status.success() && notes.contains("2 reads became 2 rules"), "{notes}");
+    let policy = directory.path().join("policy.yaml");
+    std::fs::write(&policy, &suggested.stdout).unwrap();
+
+    let flags = ["--policy-mode", "enforce", "--policy-file", policy.to_str().unwrap()];
+    let node = Node::start(&directory.path().join("enforce"), &azure, &flags);
+    node.mount("tenant-a", &one).await.unwrap();
+    node.mount("tenant-b", &other).await.unwrap();
+    let before = azure.vault_requests();
+    for (namespace, object) in [("tenant-b", &one), ("tenant-a", &other), ("default", &one)] {
+        let status = node.mount(namespace, object).await.unwrap_err();
+        assert_eq!(status.code(), Code::PermissionDenied, "{status}");
+        for part in ["PolicyDenied", namespace, &object.name, "does not heal by itself"] {
+            assert!(status.message().contains(part), "{part}: {status}");
+        }
+    }
+    assert_eq!(azure.vault_requests(), before, "nobody was asked for what the policy denies");
+}
+
+#[test]
+fn a_bad_policy_keeps_the_node_from_starting_and_names_every_problem() {
+    let directory = tempfile::tempdir().unwrap();
+    let policy = directory.path().join("policy.yaml");
+    std::fs::write(&policy, "apiVersion: v1\nkind: NodePolicy\nrule: []\nrules: []\n").unwrap();
+    let classes = directory.path().join("classes.yaml");
+    std::fs::write(&classes, "").unwrap();
+    let output = lanyard()
+        .args(["node", "--nodeid", "n", "--metrics-addr", "0", "--healthz-port", "0", "--classes"])
+        .arg(&classes)
+        .arg("--policy-file")
+        .arg(&policy)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("`rule`") && text.contains("`apiVersion`"), "{text}");
+}
+
+#[test]
+fn a_trail_without_reads_suggests_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let trail = directory.path().join("audit.jsonl");
+    std::fs::write(&trail, "not a record\n").unwrap();
+    let output =
+        lanyard().args(["node", "policy", "suggest", "--from"]).arg(&trail).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("chain") && text.contains("hint:"), "{text}");
+}
