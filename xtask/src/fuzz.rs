@@ -18,11 +18,12 @@ pub(crate) struct Arguments {
 pub(crate) const SMOKE_SECONDS: u32 = 30;
 
 /// The targets of `fuzz/fuzz_targets`.
-pub(crate) const TARGETS: [&str; 6] = [
+pub(crate) const TARGETS: [&str; 7] = [
     "credential_document",
     "certificate_bundle",
     "spc_objects",
     "client_assertion",
+    "csi_requests",
     "provider_messages",
     "node_policy",
 ];

@@ -1,0 +1,78 @@
+//! What comes in at the CSI socket: as messages, and as texts on lines of their own (target, token
+//! JSON, group, pod uid), so that a change reaches what is inside. An order never leaves the
+//! kubelet's directory, and a refusal never repeats the tokens.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+
+use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
+use lanyard_grpc::csi::{
+    NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability,
+};
+use lanyard_node::OrderRules;
+use libfuzzer_sys::fuzz_target;
+use prost::Message;
+
+const KUBELET: &str = "/var/lib/kubelet";
+const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
+const MARKER: &str = "planted-4711-marker";
+
+fuzz_target!(|bytes: &[u8]| {
+    if let Ok(request) = NodePublishVolumeRequest::decode(bytes) {
+        publish(request);
+    }
+    if let Ok(request) = NodeUnpublishVolumeRequest::decode(bytes) {
+        let rules = OrderRules::new(KUBELET);
+        if let Ok((_, target)) = rules.parse_unpublish(request.volume_id, request.target_path) {
+            assert_inside(&target);
+        }
+    }
+    publish(request_of(&String::from_utf8_lossy(bytes)));
+});
+
+fn publish(request: NodePublishVolumeRequest) {
+    match OrderRules::new(KUBELET).parse_publish(request) {
+        Ok(order) => {
+            assert_inside(&order.target);
+            assert!(!order.attributes.contains_key(TOKENS));
+            assert!(!format!("{order:?}").contains(MARKER));
+        }
+        Err(refused) => assert!(!format!("{refused} {refused:?}").contains(MARKER)),
+    }
+}
+
+fn assert_inside(target: &Path) {
+    let below = target.strip_prefix(KUBELET).expect("every target is the kubelet's");
+    assert!(below.components().next().is_some());
+    assert!(below.components().all(|it| matches!(it, Component::Normal(_))), "{target:?}");
+}
+
+fn request_of(text: &str) -> NodePublishVolumeRequest {
+    let mut lines = text.splitn(4, '\n').map(str::to_owned);
+    let mut line = || lines.next().unwrap_or_default();
+    let (target, tokens, group, uid) = (line(), line(), line(), line());
+    let mount = MountVolume { volume_mount_group: group, ..MountVolume::default() };
+    let context = [
+        ("secretProviderClass", "class"),
+        ("csi.storage.k8s.io/pod.name", "pod"),
+        ("csi.storage.k8s.io/pod.namespace", "namespace"),
+        ("csi.storage.k8s.io/pod.uid", uid.as_str()),
+    ];
+    let mut volume_context: BTreeMap<String, String> =
+        context.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    volume_context.insert(TOKENS.to_owned(), format!("{tokens}{MARKER}"));
+    NodePublishVolumeRequest {
+        volume_id: "csi-1".to_owned(),
+        publish_context: BTreeMap::new(),
+        staging_target_path: String::new(),
+        target_path: target,
+        volume_capability: Some(VolumeCapability {
+            access_type: Some(AccessType::Mount(mount)),
+            access_mode: None,
+        }),
+        readonly: true,
+        secrets: BTreeMap::from([(TOKENS.to_owned(), tokens)]),
+        volume_context,
+    }
+}
