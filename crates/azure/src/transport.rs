@@ -96,7 +96,24 @@ const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl Transport {
     /// Builds the transport.
+    ///
+    /// # Errors
+    ///
+    /// Where a setting cannot be used.
     pub fn new(settings: &TransportSettings, clock: SharedClock) -> Result<Self, TransportError> {
+        Self::wrapped(settings, clock, |client| client)
+    }
+
+    /// The same around a client that sees each request as it is sent: to count what is asked.
+    ///
+    /// # Errors
+    ///
+    /// As [`Transport::new`].
+    pub fn wrapped(
+        settings: &TransportSettings,
+        clock: SharedClock,
+        wrap: impl FnOnce(Arc<dyn HttpClient>) -> Arc<dyn HttpClient>,
+    ) -> Result<Self, TransportError> {
         // `no_proxy` keeps reqwest from reading the environment: settings come from one place.
         let mut builder = reqwest::Client::builder()
             .no_proxy()
@@ -116,7 +133,7 @@ impl Transport {
             builder = builder.tls_certs_only(roots);
         }
         let client = builder.build().map_err(|source| TransportError::Client { source })?;
-        Ok(Self::over(Arc::new(client), settings, clock))
+        Ok(Self::over(wrap(Arc::new(client)), settings, clock))
     }
 
     /// A transport over any HTTP client: for tests and for peers in a benchmark.

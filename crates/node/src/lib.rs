@@ -60,8 +60,7 @@ pub use kubernetes::{
 };
 pub use marker::{MountedObject, Trouble};
 pub use metrics::{
-    CountedProvider, CountedReporter, NodeMetrics, PolicyDecision, ReadKind, ReadSource,
-    StatusWrite,
+    CountedProvider, CountedReporter, NodeMetrics, PolicyDecision, ReadKind, StatusWrite,
 };
 pub use mount::{Mount, MountError, MountOperation};
 pub use order::{InvalidOrder, MountOrder, OrderProblem, OrderRules, TokensProblem};

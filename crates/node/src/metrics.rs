@@ -7,13 +7,14 @@
 
 mod classes;
 mod counted;
+mod dropped;
 mod labels;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use lanyard_clock::SharedClock;
@@ -26,13 +27,15 @@ use parking_lot::Mutex;
 
 use self::classes::Classes;
 pub use self::counted::{CountedProvider, CountedReporter};
+use self::dropped::DroppedEvents;
 use self::labels::{
     CodeLabels, GrpcLabels, Name, Names, Os, PolicyLabels, ProviderLabels, PublishErrorLabels,
-    ReadLabels, RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
+    RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
 };
+use crate::kubernetes::EventQueue;
 use crate::reporter::VolumeReport;
 
-pub use self::labels::{PolicyDecision, ReadKind, ReadSource, StatusWrite};
+pub use self::labels::{PolicyDecision, ReadKind, StatusWrite};
 
 /// The numbers of the node. Clones count together.
 #[derive(Debug, Clone)]
@@ -48,18 +51,17 @@ struct Families {
     rotation: Family<RotationLabels, Counter>,
     rotation_error: Family<RotationErrorLabels, Counter>,
     rotation_duration: Seconds<SystemLabels>,
-    sync_secret: Family<ProviderLabels, Counter>,
+    sync_secret: Family<SystemLabels, Counter>,
     sync_secret_duration: Seconds<SystemLabels>,
     vault_request: Seconds<VaultLabels>,
     grpc_request: Seconds<GrpcLabels>,
     outcome: Family<CodeLabels, Counter>,
     rotation_lag: Histogram,
-    vault_read: Family<ReadLabels, Counter>,
     vault_throttled: Counter,
     stale_served: Counter,
     status_write: Family<StatusLabels, Counter>,
     policy: Family<PolicyLabels, Counter>,
-    event_dropped: Counter,
+    events: OnceLock<EventQueue>,
     classes: Classes,
     filled_by: Mutex<BTreeMap<PathBuf, Name>>,
 }
@@ -84,12 +86,11 @@ impl NodeMetrics {
             grpc_request: Family::new_with_constructor(provider_seconds),
             outcome: Family::default(),
             rotation_lag: Histogram::new(LAG_SECONDS),
-            vault_read: Family::default(),
             vault_throttled: Counter::default(),
             stale_served: Counter::default(),
             status_write: Family::default(),
             policy: Family::default(),
-            event_dropped: Counter::default(),
+            events: OnceLock::new(),
             classes: Classes::new(clock),
             filled_by: Mutex::default(),
         }))
@@ -122,12 +123,11 @@ impl NodeMetrics {
         let it = &self.0;
         registry.register("lanyard_node_outcomes", "What went wrong, by outcome code and hop", it.outcome.clone());
         registry.register("lanyard_node_rotation_lag_seconds", "Seconds from a new version in the vault to its swap in a volume", it.rotation_lag.clone());
-        registry.register("lanyard_node_vault_reads", "Objects wanted from vaults, by where they came from", it.vault_read.clone());
         registry.register("lanyard_node_vault_throttles", "Answers of vaults that asked for a pause", it.vault_throttled.clone());
         registry.register("lanyard_node_stale_served", "Volumes filled from the sealed cache during an outage", it.stale_served.clone());
         registry.register("lanyard_node_status_writes", "Writes of pod statuses", it.status_write.clone());
         registry.register("lanyard_node_policy_decisions", "Reads through shared identities, as the policy saw them", it.policy.clone());
-        registry.register("lanyard_node_events_dropped", "Events that were too many to be told", it.event_dropped.clone());
+        registry.register_collector(Box::new(DroppedEvents(self.clone())));
         registry.register_collector(Box::new(it.classes.clone()));
     }
 
@@ -182,11 +182,10 @@ impl NodeMetrics {
         self.0.outcome.get_or_create(&labels).inc();
     }
 
-    /// A Secret was kept in step with a volume.
-    pub fn secret_synced(&self, provider: &str, took: Duration) {
-        let provider = self.0.providers.bounded(provider);
-        self.0.sync_secret.get_or_create(&ProviderLabels { provider, os_type: Os::Linux }).inc();
+    /// A Secret was written, to be in step with a volume.
+    pub fn secret_synced(&self, took: Duration) {
         let labels = SystemLabels { os_type: Os::Linux };
+        self.0.sync_secret.get_or_create(&labels).inc();
         self.0.sync_secret_duration.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
@@ -196,11 +195,6 @@ impl NodeMetrics {
         let labels =
             VaultLabels { provider: "azure", os_type: Os::Linux, object_type: kind, error };
         self.0.vault_request.get_or_create(&labels).observe(took.as_secs_f64());
-    }
-
-    /// An object was wanted and came from here.
-    pub fn object_read(&self, source: ReadSource) {
-        self.0.vault_read.get_or_create(&ReadLabels { source }).inc();
     }
 
     /// A vault asked for a pause.
@@ -223,9 +217,10 @@ impl NodeMetrics {
         self.0.policy.get_or_create(&PolicyLabels { decision }).inc();
     }
 
-    /// An event was dropped, because there were too many.
-    pub fn event_dropped(&self) {
-        self.0.event_dropped.inc();
+    /// Tells from now on how many events this queue dropped.
+    pub fn watch_events(&self, events: EventQueue) {
+        // There is one queue in a process; a second one is not told.
+        drop(self.0.events.set(events));
     }
 
     /// A gRPC call was answered; `method` is its full name, `code` the answer's.

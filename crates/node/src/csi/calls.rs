@@ -71,7 +71,7 @@ fn known_method(path: &str) -> &'static str {
     METHODS.iter().find(|known| **known == path).copied().unwrap_or("other")
 }
 
-const METHODS: [&str; 9] = [
+const METHODS: [&str; 10] = [
     "/csi.v1.Identity/GetPluginCapabilities",
     "/csi.v1.Identity/GetPluginInfo",
     "/csi.v1.Identity/Probe",
@@ -79,6 +79,7 @@ const METHODS: [&str; 9] = [
     "/csi.v1.Node/NodeGetInfo",
     "/csi.v1.Node/NodePublishVolume",
     "/csi.v1.Node/NodeUnpublishVolume",
+    "/grpc.health.v1.Health/Check",
     "/v1alpha1.CSIDriverProvider/Mount",
     "/v1alpha1.CSIDriverProvider/Version",
 ];

@@ -8,6 +8,7 @@ use kube::Client;
 use lanyard_clock::SharedClock;
 
 use super::access::{AccessError, ApiAccess};
+use crate::metrics::NodeMetrics;
 
 /// The Kubernetes API as the node uses it. Clones share the connections.
 ///
@@ -17,6 +18,7 @@ use super::access::{AccessError, ApiAccess};
 pub struct KubernetesApi {
     client: Client,
     clock: SharedClock,
+    metrics: Option<NodeMetrics>,
 }
 
 impl KubernetesApi {
@@ -31,7 +33,13 @@ impl KubernetesApi {
 
     /// The API behind a client. Its own retries, timeouts and rate limits should be off.
     pub const fn of_client(client: Client, clock: SharedClock) -> Self {
-        Self { client, clock }
+        Self { client, clock, metrics: None }
+    }
+
+    /// The same, and what is written through it is counted.
+    #[must_use]
+    pub fn counted_by(self, metrics: NodeMetrics) -> Self {
+        Self { metrics: Some(metrics), ..self }
     }
 
     /// Whether the API answers and takes our credentials: asks for its version.
@@ -42,6 +50,12 @@ impl KubernetesApi {
     pub async fn probe(&self) -> Result<(), ApiError> {
         let version = || self.client.apiserver_version();
         self.call(Patience::ONE_TRY, "ask for the version of the API", version).await.map(|_| ())
+    }
+
+    pub(crate) fn count(&self, count: impl FnOnce(&NodeMetrics)) {
+        if let Some(metrics) = &self.metrics {
+            count(metrics);
+        }
     }
 
     pub(crate) const fn client(&self) -> &Client {

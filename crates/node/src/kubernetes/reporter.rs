@@ -19,6 +19,7 @@ use super::FIELD_MANAGER;
 use super::call::{ApiError, KubernetesApi, Patience};
 use super::events::EventQueue;
 use super::names::{node_label_value, pod_status_name, pod_status_name_beside};
+use crate::metrics::StatusWrite;
 use crate::reporter::{Notice, ReportError, Reporter, VolumeReport};
 
 /// Writes a `SecretProviderClassPodStatus` per volume, and events about pods.
@@ -87,6 +88,7 @@ impl KubeReporter {
         let (name, existing) = match settled.get(&report.target) {
             Some(before) if before.fingerprint == fingerprint => {
                 if now.saturating_sub(before.read_at) < self.settings.read_again_after {
+                    self.api.count(|metrics| metrics.status_written(StatusWrite::Unchanged));
                     return Ok(());
                 }
                 (before.name.clone(), self.fetch(report, &before.name).await?)
@@ -96,9 +98,13 @@ impl KubeReporter {
             None => self.find(report).await?,
         };
         let desired = desired_pod_status(report, &name, &self.node_label);
-        if !existing.is_some_and(|existing| is_same(&existing, &desired)) {
+        let result = if existing.is_some_and(|existing| is_same(&existing, &desired)) {
+            StatusWrite::Unchanged
+        } else {
             self.apply(&desired).await?;
-        }
+            StatusWrite::Written
+        };
+        self.api.count(|metrics| metrics.status_written(result));
         let entry = Settled { name, fingerprint, read_at: now };
         settled.insert(report.target.clone(), entry);
         Ok(())
@@ -173,6 +179,7 @@ impl Reporter for KubeReporter {
         self.settle(report, &mut settled).await.map_err(|error| {
             // Whoever is asked next looks at what really stands there.
             settled.remove(&report.target);
+            self.api.count(|metrics| metrics.status_written(StatusWrite::Failed));
             ReportError { message: format!("{error}; {}", error.hint()) }
         })
     }

@@ -32,18 +32,6 @@ label_values! {
 }
 
 label_values! {
-    /// Where an object came from.
-    pub enum ReadSource {
-        /// A request to the vault.
-        Vault = "vault",
-        /// A request that another volume had made.
-        Shared = "shared",
-        /// The sealed cache, during an outage.
-        Stale = "stale",
-    }
-}
-
-label_values! {
     /// What became of a pod status.
     pub enum StatusWrite {
         /// It said so already.
@@ -120,11 +108,6 @@ pub(super) struct GrpcLabels {
 pub(super) struct CodeLabels {
     pub(super) code: &'static str,
     pub(super) hop: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ReadLabels {
-    pub(super) source: ReadSource,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

@@ -7,6 +7,7 @@ use lanyard_api::{IdentityMode, ObjectEntry, ProviderParameters};
 use lanyard_vocabulary::OutcomeCode;
 
 use crate::audit::{AuditEvent, AuditTrail, Judgement, ObjectRead, ReadBy};
+use crate::metrics::{NodeMetrics, PolicyDecision};
 use crate::policy::access::{Access, SharedIdentity, VaultObjectName};
 use crate::policy::{Policy, PolicyKeeper, Verdict};
 use crate::provider::{FillRequest, Filling, Provider, Refusal};
@@ -31,6 +32,7 @@ pub struct GuardedProvider {
     policy: Arc<PolicyKeeper>,
     mode: PolicyMode,
     audit: AuditTrail,
+    metrics: Option<NodeMetrics>,
 }
 
 impl GuardedProvider {
@@ -41,7 +43,28 @@ impl GuardedProvider {
         mode: PolicyMode,
         audit: AuditTrail,
     ) -> Self {
-        Self { inner, policy, mode, audit }
+        Self { inner, policy, mode, audit, metrics: None }
+    }
+
+    /// The same, and what the policy says is counted.
+    #[must_use]
+    pub fn counted_by(self, metrics: NodeMetrics) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    fn count(&self, asked: &Asked) {
+        let unmatched = match self.mode {
+            PolicyMode::Audit => PolicyDecision::Audited,
+            PolicyMode::Enforce => PolicyDecision::Denied,
+        };
+        let Some(metrics) = &self.metrics else { return };
+        for read in &asked.reads {
+            match read.judgement {
+                Judgement::Allowed { .. } => metrics.decided(PolicyDecision::Allowed),
+                Judgement::Unmatched => metrics.decided(unmatched),
+                Judgement::Azure => {}
+            }
+        }
     }
 }
 
@@ -54,6 +77,7 @@ impl Provider for GuardedProvider {
             return self.inner.fill(request).await;
         };
         let asked = Asked::new(request, &parameters, &self.policy.current());
+        self.count(&asked);
         if self.mode == PolicyMode::Enforce && !asked.unmatched().is_empty() {
             for read in asked.unmatched() {
                 self.audit.record(AuditEvent::Denied(read.clone()));

@@ -97,7 +97,13 @@ impl Secrets {
         let existing = self.fetch(namespace, &desired.name).await?;
         let change = decide(existing.0.as_ref(), desired, since, FIELD_MANAGER);
         let mut metadata = match change {
-            Change::Apply => self.apply(namespace, desired, since).await?,
+            Change::Apply => {
+                let start = self.api.clock().monotonic();
+                let applied = self.apply(namespace, desired, since).await?;
+                let took = self.api.clock().monotonic().saturating_sub(start);
+                self.api.count(|metrics| metrics.secret_synced(took));
+                applied
+            }
             Change::OtherType => {
                 return Err(SecretError::OtherType {
                     namespace: namespace.to_owned(),

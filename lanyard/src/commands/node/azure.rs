@@ -15,18 +15,25 @@ use lanyard_keyvault::{
 };
 use lanyard_node::audit::AuditTrail;
 use lanyard_node::policy::{GuardedProvider, PolicyKeeper, PolicyMode};
-use lanyard_node::{ApiAccess, AzureProvider, AzureProviderSettings, Provider};
+use lanyard_node::{ApiAccess, AzureProvider, AzureProviderSettings, NodeMetrics, Provider};
 
+use super::counted_client::CountedClient;
 use super::flags::{AzureArgs, NodeArgs, PolicyModeName};
 use crate::exit::{CommandError, causes};
 use crate::settings::Environment;
+
+/// Who looks at what the provider does.
+pub(super) struct Before<'a> {
+    pub(super) policy: &'a Arc<PolicyKeeper>,
+    pub(super) audit: &'a AuditTrail,
+    pub(super) metrics: &'a NodeMetrics,
+}
 
 /// The provider behind its policy.
 pub(super) fn provider(
     args: &NodeArgs,
     environment: &Environment,
-    policy: &Arc<PolicyKeeper>,
-    audit: &AuditTrail,
+    before: &Before<'_>,
     clock: &SharedClock,
 ) -> Result<Arc<dyn Provider>, CommandError> {
     let certificates = CertificateOptions {
@@ -39,7 +46,7 @@ pub(super) fn provider(
         files: FileOptions { certificates, ..FileOptions::default() },
         keep: interval.duration(),
     };
-    let ways = ways(&args.azure, environment, clock)?;
+    let ways = ways(&args.azure, environment, before.metrics, clock)?;
     let stale = stale_cache(&args.azure, clock)?;
     let vaults = NodeVaults::new(settings, ways, Some(stale), SharedClock::clone(clock));
     let settings = AzureProviderSettings { interval, ..AzureProviderSettings::default() };
@@ -48,13 +55,15 @@ pub(super) fn provider(
         PolicyModeName::Audit => PolicyMode::Audit,
         PolicyModeName::Enforce => PolicyMode::Enforce,
     };
-    let policy = Arc::clone(policy);
-    Ok(Arc::new(GuardedProvider::new(Arc::new(provider), policy, mode, audit.clone())))
+    let policy = Arc::clone(before.policy);
+    let guarded = GuardedProvider::new(Arc::new(provider), policy, mode, before.audit.clone());
+    Ok(Arc::new(guarded.counted_by(before.metrics.clone())))
 }
 
 fn ways(
     args: &AzureArgs,
     environment: &Environment,
+    metrics: &NodeMetrics,
     clock: &SharedClock,
 ) -> Result<NodeWays, CommandError> {
     let settings = TransportSettings {
@@ -63,7 +72,10 @@ fn ways(
         breaker: Some(BreakerPolicy::default()),
         ..TransportSettings::default()
     };
-    let transport = Transport::new(&settings, SharedClock::clone(clock)).map_err(|error| {
+    let counted =
+        |client| CountedClient::around(client, metrics.clone(), SharedClock::clone(clock));
+    let transport = Transport::wrapped(&settings, SharedClock::clone(clock), counted);
+    let transport = transport.map_err(|error| {
         CommandError::unavailable("Azure cannot be reached").because(&error).hint(error.hint())
     })?;
     let managed_identity = ManagedIdentityTransport::new(token_options(None, clock))

@@ -8,8 +8,8 @@ use lanyard_api::SecretProviderClass;
 use lanyard_clock::SharedClock;
 use lanyard_node::{
     ApiAccess, ClassSource, EventQueue, KubeClasses, KubeClassesSettings, KubeReporter,
-    KubeReporterSettings, KubernetesApi, MemoryClasses, NoReporter, Reporter, SecretSync,
-    SecretSyncSettings,
+    KubeReporterSettings, KubernetesApi, MemoryClasses, NoReporter, NodeMetrics, Reporter,
+    SecretSync, SecretSyncSettings,
 };
 use lanyard_telemetry::{Gate, Readiness};
 
@@ -28,26 +28,34 @@ pub(super) struct Cluster {
     pub(super) api: Option<(KubernetesApi, Gate)>,
 }
 
+/// What the API's side needs of the rest.
+pub(super) struct Surroundings<'a> {
+    pub(super) environment: &'a Environment,
+    pub(super) readiness: &'a Readiness,
+    pub(super) metrics: &'a NodeMetrics,
+}
+
 impl Cluster {
     /// Opens the API, without asking it anything yet.
     pub(super) async fn open(
         args: &NodeArgs,
         settings: &NodeSettings,
-        environment: &Environment,
-        readiness: &Readiness,
+        around: &Surroundings<'_>,
         clock: &SharedClock,
     ) -> Result<Self, CommandError> {
         if let Some(path) = &args.kubernetes.classes {
             let classes = Arc::new(load_classes(path)?);
             return Ok(Self { classes, reporter: Arc::new(NoReporter), sync: None, api: None });
         }
-        let access = access(&args.kubernetes, environment)?;
+        let access = access(&args.kubernetes, around.environment)?;
         let api = KubernetesApi::connect(&access, SharedClock::clone(clock)).await;
         let api =
             api.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
+        let api = api.counted_by(around.metrics.clone());
         let node = &settings.server.node_id;
         let classes = Arc::new(KubeClasses::new(api.clone(), KubeClassesSettings::default()));
         let events = EventQueue::start(api.clone(), node);
+        around.metrics.watch_events(events.clone());
         let reporter =
             KubeReporter::new(api.clone(), node, events.clone(), KubeReporterSettings::default());
         let sync = args.kubernetes.sync_secrets.0.then(|| {
@@ -58,7 +66,7 @@ impl Cluster {
             };
             SecretSync::new(api.clone(), Arc::clone(&classes), events, settings)
         });
-        let gate = readiness.gate("kubernetes", "the API server was not asked yet");
+        let gate = around.readiness.gate("kubernetes", "the API server was not asked yet");
         Ok(Self { classes, reporter: Arc::new(reporter), sync, api: Some((api, gate)) })
     }
 }

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use super::azure;
 use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
-use super::kubernetes::{self, Cluster};
+use super::kubernetes::{self, Cluster, Surroundings};
 use super::settings::NodeSettings;
 use crate::exit::{CommandError, CommandResult, Exit, causes};
 use crate::settings::Environment;
@@ -41,12 +41,15 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let mut beside = Beside::default();
     let pages = Pages::bind(&args, &settings).await?;
 
-    let cluster = Cluster::open(&args, &settings, &environment, &readiness, &clock).await?;
+    let surroundings =
+        Surroundings { environment: &environment, readiness: &readiness, metrics: &metrics };
+    let cluster = Cluster::open(&args, &settings, &surroundings, &clock).await?;
     let (policy, audit) = policy(&args.policy, &clock)?;
     let azure = match args.providers.azure_provider {
         AzureProviderKind::Socket => None,
         AzureProviderKind::BuiltIn => {
-            Some(azure::provider(&args, &environment, &policy, &audit, &clock)?)
+            let before = azure::Before { policy: &policy, audit: &audit, metrics: &metrics };
+            Some(azure::provider(&args, &environment, &before, &clock)?)
         }
     };
     let sockets =
