@@ -24,7 +24,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "emulator")]
         Command::Up(args) => block_on(up::run(args, environment)),
         Command::Render(args) => render::run(&args),
-        Command::Node(args) => block_on(node::run(args, environment)),
+        Command::Node(args) => block_on_threads(NODE_THREADS, node::run(args, environment)),
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
         }
@@ -38,8 +38,23 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
 }
 
 fn block_on(work: impl Future<Output = CommandResult>) -> CommandResult {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime {
+    run_on(tokio::runtime::Builder::new_multi_thread().enable_all(), work)
+}
+
+/// The same on so many threads at most, whatever the machine has.
+fn block_on_threads(most: usize, work: impl Future<Output = CommandResult>) -> CommandResult {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
+    run_on(tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all(), work)
+}
+
+/// The node plugin waits for others almost always, and each thread costs memory on every node.
+const NODE_THREADS: usize = 4;
+
+fn run_on(
+    builder: &mut tokio::runtime::Builder,
+    work: impl Future<Output = CommandResult>,
+) -> CommandResult {
+    match builder.build() {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => {
             Err(CommandError::unavailable("the runtime cannot be started").because(&error))

@@ -52,7 +52,7 @@ pub(super) struct DriverArgs {
     #[arg(long, default_value = "/var/lib/kubelet", value_name = "DIR")]
     pub(super) kubelet_dir: PathBuf,
     /// The kubelet's plugin registry; empty where somebody else registers the driver [default:
-    /// plugins_registry in the kubelet's directory]
+    /// `plugins_registry` in the kubelet's directory]
     #[arg(long, value_parser = optional_path(), value_name = "DIR")]
     pub(super) registration_dir: Option<PathBuf>,
     /// The path of the endpoint as the kubelet sees it [default: that of the endpoint]

@@ -252,9 +252,10 @@ fn publisher_settings(
 
 /// Goes on with what an earlier process mounted.
 async fn recover(publisher: &Publisher) -> Result<(), CommandError> {
-    let recovered = publisher.recover().await.map_err(|failure| {
-        CommandError::unavailable(failure.message.clone()).hint(failure.hint.clone())
-    })?;
+    let recovered = publisher
+        .recover()
+        .await
+        .map_err(|failure| CommandError::unavailable(failure.message).hint(failure.hint))?;
     for (target, failure) in &recovered.problems {
         tracing::warn!(target_path = %target.display(), code = %failure.code, "{failure}");
     }
