@@ -31,6 +31,7 @@ pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
         trial(stage, "sync::a_tampered_path_is_not_read", tampered),
         trial(stage, "sync::one_secret_that_fails_is_told_and_keeps_no_other_from_it", partly),
         trial(stage, "sync::what_a_person_changed_is_restored", restored),
+        trial(stage, "sync::an_outage_of_the_api_server_is_caught_up_with", outage),
         trial(stage, "sync::its_own_role_is_needed_and_enough", rights),
     ]
 }
@@ -342,6 +343,21 @@ async fn restored(world: World) -> Result<(), Failed> {
     let stamp = world.api::<Secret>().get("s").await?.metadata.annotations.unwrap_or_default();
     let stamp = stamp.get("lanyard.dev/content-since").map(|it| it.parse::<Timestamp>().is_ok());
     expect_same("the stamp", stamp, Some(true))
+}
+
+async fn outage(world: World) -> Result<(), Failed> {
+    world.create_class("c", class_of(&["s"])).await?;
+    let node = Node::start(&world, "node", User::Administrator).await?;
+    let mut mounted = node.mount(&world, "p", &[("token", "before")]).await?;
+    wait_for(&world, "s", "before").await?;
+    world.plane.kill_server();
+    let silent = node.publish(&mut mounted, &[("token", "during")]).await;
+    expect_same("a report during the outage fails", silent.is_err(), true)?;
+    world.plane.start_server().await?;
+    reporter(&node.counted, &node.name).report(&mounted.report).await?;
+    wait_for(&world, "s", "during").await?;
+    node.publish(&mut mounted, &[("token", "after")]).await?;
+    wait_for(&world, "s", "after").await
 }
 
 async fn rights(world: World) -> Result<(), Failed> {

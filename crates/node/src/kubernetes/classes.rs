@@ -109,7 +109,7 @@ impl KubeClasses {
         match (self.shared.fetch(patience, namespace, name).await, known) {
             (Ok(class), _) => Ok(class),
             (Err(error), Some(class)) => {
-                tracing::warn!(namespace, name, %error, "a class is served as it was last seen");
+                tracing::debug!(namespace, name, %error, "a class is served as it was last seen");
                 Ok(Some(class))
             }
             (Err(error), None) => Err(error.to_string()),

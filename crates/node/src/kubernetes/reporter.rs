@@ -85,16 +85,19 @@ impl KubeReporter {
     ) -> Result<(), ApiError> {
         let now = self.api.clock().monotonic();
         let fingerprint = fingerprint(report);
-        let (name, existing) = match settled.get(&report.target) {
+        // Whoever stops waiting in the middle leaves nobody knowing what stands there.
+        let (name, existing) = match settled.remove(&report.target) {
             Some(before) if before.fingerprint == fingerprint => {
                 if now.saturating_sub(before.read_at) < self.settings.read_again_after {
                     self.api.count(|metrics| metrics.status_written(StatusWrite::Unchanged));
+                    settled.insert(report.target.clone(), before);
                     return Ok(());
                 }
-                (before.name.clone(), self.fetch(report, &before.name).await?)
+                let existing = self.fetch(report, &before.name).await?;
+                (before.name, existing)
             }
             // What stands there is what we wrote, and that is something else.
-            Some(before) => (before.name.clone(), None),
+            Some(before) => (before.name, None),
             None => self.find(report).await?,
         };
         let desired = desired_pod_status(report, &name, &self.node_label);
@@ -176,9 +179,8 @@ impl Reporter for KubeReporter {
     async fn report(&self, report: &VolumeReport) -> Result<(), ReportError> {
         let lock = self.name_lock(report);
         let mut settled = lock.lock().await;
-        self.settle(report, &mut settled).await.map_err(|error| {
-            // Whoever is asked next looks at what really stands there.
-            settled.remove(&report.target);
+        let settle = self.settle(report, &mut settled).await;
+        settle.map_err(|error| {
             self.api.count(|metrics| metrics.status_written(StatusWrite::Failed));
             ReportError { message: format!("{error}; {}", error.hint()) }
         })

@@ -37,7 +37,7 @@ pub(super) async fn follow(shared: Weak<Shared>, namespace: String) {
                 // A version that expired is an ordinary end of a watch.
                 if !expired {
                     failures += 1;
-                    tracing::warn!(%namespace, error = %stopped.error, "the watch of classes broke");
+                    tell_broken(&namespace, &stopped.error, failures);
                 }
                 let pause = backoff(failures.max(1), FIRST_PAUSE, LONGEST_PAUSE, fastrand::f64());
                 let sleep = shared.api.clock().sleep(pause);
@@ -45,6 +45,19 @@ pub(super) async fn follow(shared: Weak<Shared>, namespace: String) {
                 sleep.await;
             }
         }
+    }
+}
+
+/// Once loud, for each namespace is watched by itself; then in the detail.
+fn tell_broken(namespace: &str, error: &ApiError, failures: u32) {
+    if failures == 1 {
+        tracing::warn!(
+            namespace,
+            hint = error.hint(),
+            "{error}; classes are served as they were last seen"
+        );
+    } else {
+        tracing::debug!(namespace, failures, "{error}");
     }
 }
 
