@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use azure_core::http::{ClientOptions, Transport as SdkTransport};
-use lanyard_azure::{BreakerPolicy, Transport, TransportSettings};
+use lanyard_azure::{BreakerPolicy, Rate, Transport, TransportSettings};
 use lanyard_clock::SharedClock;
 use lanyard_credential::{
     ManagedIdentityTransport, TokenProxy, TokenProxySettings, TokenTransport, TokenTransportOptions,
@@ -69,6 +69,7 @@ fn ways(
     let settings = TransportSettings {
         https_proxy: environment.https_proxy.clone(),
         no_proxy: environment.no_proxy.clone(),
+        rate: Rate { per_second: args.vault_requests_per_second, burst: args.vault_request_burst },
         breaker: Some(BreakerPolicy::default()),
         ..TransportSettings::default()
     };

@@ -155,6 +155,12 @@ pub(super) struct AzureArgs {
     /// Add this to the user agent of vault requests
     #[arg(long, value_name = "TEXT")]
     pub(super) custom_user_agent: Option<String>,
+    /// How many requests a second this node sends to one vault; all of its clients share 400
+    #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=400), value_name = "NUMBER")]
+    pub(super) vault_requests_per_second: u32,
+    /// How many requests may go to one vault at once after a pause
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=4000), value_name = "NUMBER")]
+    pub(super) vault_request_burst: u32,
     /// Keep the sealed cache, for classes that opt in to stale content, in this directory
     /// [default: in memory]
     #[arg(long, requires = "stale_cache_key_file", value_name = "DIR")]
