@@ -46,6 +46,12 @@ pub enum VaultError {
         /// How long it still is.
         remaining: Duration,
     },
+    /// The read took too long, with everything that was tried again.
+    #[error("the vault did not answer within {} s", limit.as_secs())]
+    TimedOut {
+        /// How long it might take.
+        limit: Duration,
+    },
     /// The read was given up before it came to an end: the program shuts down.
     #[error("the read was interrupted")]
     Interrupted,
@@ -126,7 +132,7 @@ impl VaultError {
             Self::Token { .. } => {
                 "see the cause: the identity got no token, and the vault was not asked"
             }
-            Self::Unreachable { .. } => {
+            Self::Unreachable { .. } | Self::TimedOut { .. } => {
                 "check keyvaultName, DNS, the proxy settings, the trusted roots, and the \
                  vault's firewall"
             }
@@ -156,6 +162,7 @@ impl VaultError {
             }
             Self::Unavailable { .. }
             | Self::Interrupted
+            | Self::TimedOut { .. }
             | Self::Unexpected(_)
             | Self::Malformed { .. }
             | Self::Unreachable { .. } => RetryClass::Transient,
@@ -170,6 +177,7 @@ impl VaultError {
             | Self::CoolingDown { .. }
             | Self::LeftAlone { .. }
             | Self::Unavailable { .. }
+            | Self::TimedOut { .. }
             | Self::Unreachable { .. } => true,
             Self::Token { source } => TokenError::of(source).is_some_and(TokenError::is_outage),
             _ => false,

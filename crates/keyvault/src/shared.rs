@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Either, select};
 use lanyard_azure::Priority;
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
@@ -163,9 +163,12 @@ where
         });
         let landing =
             Landing { key, number, slots: Arc::clone(&self.slots), clock: Arc::clone(&self.clock) };
-        let fetched = fetch();
+        let (fetched, limit) = (fetch(), self.clock.sleep(FLIGHT_LIMIT));
         let task = tokio::spawn(async move {
-            let outcome = fetched.await;
+            let outcome = match select(fetched, limit).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(_) => Err(VaultError::TimedOut { limit: FLIGHT_LIMIT }),
+            };
             landing.land(now, outcome);
         });
         if let Some(flight) = slot.flights.iter_mut().find(|flight| flight.number == number) {
@@ -315,6 +318,9 @@ impl<K, V> fmt::Debug for SharedReads<K, V> {
     }
 }
 
+/// How long a read may take with everything that is tried again: less than the kubelet waits, so
+/// that who waits learns what the matter is, and who comes later begins anew.
+const FLIGHT_LIMIT: Duration = Duration::from_secs(80);
 /// How long a failure answers for those who ask again. Short: somebody may be mending it.
 const FAILURE_AGE: Duration = Duration::from_secs(5);
 

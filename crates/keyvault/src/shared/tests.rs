@@ -160,6 +160,19 @@ async fn a_failure_answers_for_a_moment_and_never_for_a_refresh() {
 }
 
 #[tokio::test]
+async fn a_read_that_hangs_is_given_up_and_the_next_one_begins_anew() {
+    let world = World::gated();
+    let hanging = world.spawn("a", MOUNT);
+    world.settle().await;
+    world.clock.advance(FLIGHT_LIMIT);
+    let error = hanging.await.unwrap().unwrap_err();
+    assert_eq!(error, "the vault did not answer within 80 s");
+    world.clock.advance(FAILURE_AGE + SECOND);
+    world.release(1);
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 2);
+}
+
+#[tokio::test]
 async fn a_failure_leaves_a_value_that_is_new_enough() {
     let mut world = World::new();
     assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);

@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
@@ -36,6 +37,8 @@ pub(super) struct Memory(Mutex<HashMap<EntryId, Sealed>>);
 pub(super) struct Disk {
     directory: PathBuf,
     known: Mutex<HashMap<EntryId, Timestamp>>,
+    /// How many entries were written.
+    written: AtomicU32,
 }
 
 impl Store {
@@ -55,7 +58,7 @@ impl Store {
         }
         clear_old(path, now).map_err(failed)?;
         let (directory, known) = (path.to_owned(), Mutex::default());
-        Ok(Self::Disk(Disk { directory, known }))
+        Ok(Self::Disk(Disk { directory, known, written: AtomicU32::new(0) }))
     }
 
     /// When the entry was read, as far as is known without looking at the disk.
@@ -78,7 +81,13 @@ impl Store {
             }
             Self::Disk(disk) => {
                 let (path, read_at) = (disk.path(&id), sealed.read_at);
-                blocking(move || write_file(&path, &sealed)).await?;
+                let count = disk.written.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+                let clear = count.is_multiple_of(CLEARING).then(|| disk.directory.clone());
+                blocking(move || {
+                    write_file(&path, &sealed)?;
+                    clear.map_or(Ok(()), |directory| clear_old(&directory, read_at))
+                })
+                .await?;
                 let dropped = {
                     let mut known = disk.known.lock();
                     known.insert(id, read_at);
@@ -153,6 +162,9 @@ pub(super) fn load_key(path: &Path) -> Result<Zeroizing<[u8; KEY_LENGTH]>, Stale
     parse_key(&content).ok_or_else(|| StaleCacheError::Key { path: path.to_owned() })
 }
 
+/// For how many seconds a file may be half written.
+const PARTLY_LIFE: i64 = 600;
+
 /// Removes entries that are older than anybody may ask for, and what a crash left half written.
 fn clear_old(directory: &Path, now: Timestamp) -> io::Result<()> {
     let oldest = now.saturating_sub(LONGEST_LIFE).unwrap_or(Timestamp::MIN);
@@ -161,9 +173,12 @@ fn clear_old(directory: &Path, now: Timestamp) -> io::Result<()> {
         let name = file.file_name();
         let Some(name) = name.to_str() else { continue };
         let is_entry = name.ends_with(SUFFIX);
-        let changed = file.metadata()?.mtime();
-        // Nothing is touched that this program did not write.
-        if name.ends_with(TEMPORARY) || is_entry && changed < oldest.as_second() {
+        let is_partly = name.ends_with(TEMPORARY);
+        // Nothing is touched that this program did not write, and not what is being written.
+        let limit = if is_partly { now.as_second() - PARTLY_LIFE } else { oldest.as_second() };
+        // It may be gone meanwhile.
+        let changed = file.metadata().map_or(i64::MAX, |metadata| metadata.mtime());
+        if (is_entry || is_partly) && changed < limit {
             fs::remove_file(file.path())?;
         }
     }
@@ -228,6 +243,8 @@ const SUFFIX: &str = ".sealed";
 const TEMPORARY: &str = ".partly";
 /// A secret has 25 KB at most, and a node some hundreds of them.
 const MOST_ENTRIES: usize = 2_048;
+/// After how many entries those are looked for that are too old for anybody.
+const CLEARING: u32 = 256;
 /// Twice the largest secret, and what is told about it.
 const LARGEST_ENTRY: u64 = 128 * 1024;
 /// Longer than base64 of a key.

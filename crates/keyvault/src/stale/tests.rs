@@ -194,10 +194,14 @@ fn a_directory_that_others_may_write_is_refused_and_leftovers_are_cleared() {
     disk.open().unwrap();
     let leftover = disk.entries().join("x.17.partly");
     fs::write(&leftover, "half").unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    fs::File::options().write(true).open(&leftover).unwrap().set_modified(long_ago).unwrap();
+    let recent = disk.entries().join("y.18.partly");
+    fs::write(&recent, "being written").unwrap();
     let foreign = disk.entries().join("README");
     fs::write(&foreign, "not ours").unwrap();
     disk.open().unwrap();
-    assert!(!leftover.exists() && foreign.exists());
+    assert!(!leftover.exists() && recent.exists() && foreign.exists());
     fs::set_permissions(disk.entries(), fs::Permissions::from_mode(0o777)).unwrap();
     assert!(matches!(disk.open().unwrap_err(), StaleCacheError::Directory { .. }));
 }
