@@ -63,8 +63,10 @@ impl AzureProvider {
     /// How new what is read has to be, and who waits for it.
     ///
     /// A look at a mounted volume takes what another volume read within the interval, so that all
-    /// volumes together cost one read for each object and interval. What tells of its own renewal
-    /// is read more often around it, as often as the volumes are looked at.
+    /// volumes together cost one read for each object and interval. The price: a change reaches the
+    /// last of the volumes that share an object within less than two intervals, and a volume that
+    /// shares it with none within one. What tells of its own renewal is read more often around it,
+    /// as often as the volumes are looked at.
     fn demand(&self, request: &FillRequest<'_>) -> Demand {
         match request.urgency {
             Urgency::Mount => Demand::within(Priority::High, self.settings.mount_max_age),
