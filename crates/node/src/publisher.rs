@@ -41,6 +41,7 @@ pub use keep::Refreshed;
 pub use recover::Recovered;
 pub use state::VolumeState;
 
+use crate::audit::AuditTrail;
 use crate::classes::ClassSource;
 use crate::error::PublishError;
 use crate::fuse::Fuse;
@@ -84,6 +85,8 @@ pub struct PublisherSettings {
     pub content_limit: u64,
     /// Whether a volume is filled before it is mounted, where the kernel can.
     pub staged_mounts: bool,
+    /// Where it stands that an older credential was taken because its class says so.
+    pub audit: AuditTrail,
     /// Where the process shall kill itself.
     #[cfg(feature = "crash-points")]
     pub crash_at: Option<crate::CrashPoint>,
@@ -101,6 +104,7 @@ impl PublisherSettings {
             report_deadline: Duration::from_secs(5),
             content_limit: 32 * 1024 * 1024,
             staged_mounts: true,
+            audit: AuditTrail::nowhere(),
             #[cfg(feature = "crash-points")]
             crash_at: None,
         }
@@ -133,6 +137,7 @@ impl Publisher {
             driver: settings.driver_name.clone(),
             content_limit: settings.content_limit,
             staged: settings.staged_mounts,
+            audit: settings.audit.clone(),
         };
         let engine = Engine {
             settings,

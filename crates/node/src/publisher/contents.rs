@@ -30,7 +30,7 @@ pub(super) struct Contents {
     stale_since: Option<Timestamp>,
     wishes: ClassWishes,
     began: Timestamp,
-    accepted: Vec<OlderVersion>,
+    pub(super) accepted: Vec<OlderVersion>,
     /// Why older credentials were not taken.
     pub(super) refusal: Option<String>,
 }

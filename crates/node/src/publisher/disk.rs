@@ -9,6 +9,7 @@ use super::decide::{Content, Plan, Seen, content_of, decide};
 use super::failure::{PublishFailure, chain};
 use super::mounted::Mounted;
 use super::place::{MountId, Place, Standing};
+use crate::audit::{AuditEvent, AuditTrail, ReadBy};
 use crate::directory::Directory;
 use crate::error::PublishError;
 use crate::fuse::Fuse;
@@ -32,6 +33,8 @@ pub(super) struct Desk {
     pub(super) content_limit: u64,
     /// Whether a volume is filled before it is mounted, where the kernel can.
     pub(super) staged: bool,
+    /// Where it stands that an older credential was taken.
+    pub(super) audit: AuditTrail,
 }
 
 /// What a look at a place came to.
@@ -235,9 +238,15 @@ pub(super) fn refill(
     mounted.volume.settle_root(shape.mode(), order.group).map_err(|error| of_file(&error))?;
     let published = write(&mut mounted.volume, &order, filling)?;
     let refusal = contents.refusal.clone();
+    let accepted = contents.accepted.clone();
     published.generation.as_str().clone_into(&mut mounted.shown);
     contents.note(&order, &published, &mut mounted.marker, &mut mounted.clock);
     note(desk, &mounted.volume, &mounted.marker)?;
+    for older in accepted {
+        let by = ReadBy::new(&order.pod, &order.class_name);
+        let (object, version) = (older.id, older.version);
+        desk.audit.record(AuditEvent::OlderAccepted { by, object, version });
+    }
     Ok(Refilled { published, refusal })
 }
 

@@ -234,9 +234,20 @@ impl Node {
     }
 
     pub(super) fn start_with(&self, settings: PublisherSettings) -> Publisher {
+        self.start_with_annotations(settings, &[])
+    }
+
+    /// The same where the class has annotations.
+    pub(super) fn start_with_annotations(
+        &self,
+        settings: PublisherSettings,
+        annotations: &[(&str, &str)],
+    ) -> Publisher {
+        let own = |(key, text): &(&str, &str)| ((*key).to_owned(), (*text).to_owned());
         let mut class = SecretProviderClass::default();
         class.metadata.namespace = Some("ns".to_owned());
         class.metadata.name = Some("class".to_owned());
+        class.metadata.annotations = Some(annotations.iter().map(own).collect());
         let parts = PublisherParts {
             classes: Arc::new(MemoryClasses::new([class])),
             provider: Arc::<ScriptedProvider>::clone(&self.provider),

@@ -66,7 +66,9 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         reporter: Arc::clone(&reporter),
         clock: Arc::clone(&clock),
     };
-    let publisher = Publisher::new(publisher_settings(&settings, &environment)?, parts);
+    let publisher_settings =
+        PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
+    let publisher = Publisher::new(publisher_settings, parts);
     recover(&publisher).await?;
 
     let rotator = Rotator::new(

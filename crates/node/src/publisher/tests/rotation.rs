@@ -1,5 +1,8 @@
 use super::*;
+use crate::audit::{AuditSink, AuditTrail};
 use crate::provider::Stamps;
+use crate::publisher::fixture::DRIVER;
+use crate::rotation::ClassWishes;
 
 #[tokio::test]
 async fn a_due_volume_gets_its_new_content_at_the_kubelets_republish() {
@@ -122,6 +125,42 @@ async fn an_older_credential_is_refused_and_the_mounted_one_stays() {
 }
 
 #[tokio::test]
+async fn an_older_credential_that_the_class_accepts_is_taken_and_stands_in_the_trail() {
+    let Some(node) = Node::new() else { return };
+    let trail = tempfile::NamedTempFile::new().unwrap();
+    let sink = AuditSink::File(trail.path().to_owned());
+    let audit = AuditTrail::begin(&sink, Arc::new(node.clock.clone())).unwrap();
+    let settings = PublisherSettings {
+        audit: audit.clone(),
+        ..PublisherSettings::new(node.dir.path(), DRIVER)
+    };
+    let accepted = [(ClassWishes::ACCEPT_OLDER, "secret/one@v0")];
+    let publisher = node.start_with_annotations(settings, &accepted);
+    let target = node.prepared("v");
+    let stamps = |second| Stamps {
+        not_before: Some(Timestamp::from_second(second).unwrap()),
+        is_credential: true,
+        ..Stamps::default()
+    };
+    node.provider.stamps(stamps(2_000));
+    publisher.publish(order(&target)).await.unwrap();
+    node.provider.gives(&[("cert", "old")], "v0");
+    node.provider.stamps(stamps(1_000));
+    for _ in 0..3 {
+        node.wait();
+        publisher.publish(order(&target)).await.unwrap();
+    }
+    assert_eq!(read(&target, "cert"), "old");
+    audit.flush();
+    let text = fs::read_to_string(trail.path()).unwrap();
+    let older: Vec<_> = text.lines().filter(|line| line.contains("olderAccepted")).collect();
+    assert_eq!(older.len(), 1, "{text}");
+    for part in ["\"namespace\":\"ns\"", "\"object\":\"secret/one\"", "\"version\":\"v0\""] {
+        assert!(older[0].contains(part), "{part}: {text}");
+    }
+}
+
+#[tokio::test]
 async fn content_from_the_cache_is_mounted_and_loudly_called_stale() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");
@@ -162,7 +201,7 @@ async fn retired_content_is_scrubbed_after_its_grace() {
 async fn where_the_node_does_not_rotate_only_what_is_unknown_is_asked_for() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");
-    let mut settings = PublisherSettings::new(node.dir.path(), fixture::DRIVER);
+    let mut settings = PublisherSettings::new(node.dir.path(), DRIVER);
     settings.interval = None;
     let publisher = node.start_with(settings);
     publisher.publish(order(&target)).await.unwrap();
