@@ -43,6 +43,7 @@ pub(crate) enum LocalAzureError {
 /// A running local Azure; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct LocalAzure {
+    program: PathBuf,
     child: Child,
     session: Session,
     client: reqwest::Client,
@@ -81,7 +82,13 @@ impl LocalAzure {
         let client = reqwest::Client::builder().no_proxy().build().map_err(|source| {
             LocalAzureError::Unreachable { path: "control".to_owned(), source }
         })?;
-        Ok(Self { child, session: session?, client, directory })
+        let program = lanyard.to_path_buf();
+        Ok(Self { program, child, session: session?, client, directory })
+    }
+
+    /// The program that serves it.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
     }
 
     /// The URL of the intercepting proxy.

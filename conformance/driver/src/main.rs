@@ -10,6 +10,7 @@ mod ground;
 mod live;
 mod local_azure;
 mod ours;
+mod plugin;
 mod program;
 mod recorder;
 mod settings;

@@ -1,7 +1,10 @@
 //! msi-dataplane on files that our mount wrote.
 
+mod attached;
+
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +81,7 @@ fn local_trials(stage: &Arc<Stage>) -> Vec<Trial> {
             Trial::test(name, move || stage.local().and_then(|local| stage.one(local, component)))
         })
         .collect();
+    trials.extend(attached::trials(stage));
     let stage = Arc::clone(stage);
     trials.push(Trial::test(
         "go::a_process_attached_to_the_first_generation_notices_a_hundred_rotations",
@@ -209,7 +213,15 @@ struct Content {
 impl Content {
     fn parse(files: &[MountedFile]) -> Result<Self, Failed> {
         let file = files.first().ok_or("the volume would be empty")?;
-        let bytes = file.content.expose();
+        Self::of(file.content.expose())
+    }
+
+    /// Reads a mounted file.
+    fn load(file: &Path) -> Result<Self, Failed> {
+        Self::of(&std::fs::read(file).map_err(chain)?)
+    }
+
+    fn of(bytes: &[u8]) -> Result<Self, Failed> {
         let document = CredentialDocument::parse(bytes).map_err(chain)?;
         let bundle = CertificateBundle::parse(document.client_secret()).map_err(chain)?;
         let wire: Value = serde_json::from_slice(bytes).map_err(chain)?;
