@@ -10,15 +10,16 @@ use lanyard_node::audit::{AuditSink, AuditTrail};
 use lanyard_node::policy::PolicyKeeper;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
-    CountedProvider, CountedReporter, NodeMetrics, NodeServer, NodeServerParts, PodOverrides,
-    Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings, Reporter,
-    ServedProvider, SocketProviders, SocketSettings, liveness,
+    CountedProvider, CountedReporter, KubernetesApi, NodeMetrics, NodeServer, NodeServerParts,
+    PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings,
+    Reporter, SecretSync, ServedProvider, SocketProviders, SocketSettings, liveness,
 };
 use lanyard_telemetry::{
-    BuildInfo, Listening, MetricsPage, ProcessMetrics, Readiness, health_routes, metrics_routes,
+    BuildInfo, Gate, Listening, MetricsPage, ProcessMetrics, Readiness, health_routes,
+    metrics_routes,
 };
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use super::azure;
 use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
@@ -79,12 +80,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         settings.rotator,
     );
     beside.spawn(rotator.run(beside.ended()));
-    if let Some((api, gate)) = cluster.api {
-        beside.spawn_until_end(kubernetes::reach(api, gate, Arc::clone(&clock)));
-    }
-    if let Some(sync) = cluster.sync {
-        beside.spawn_until_end(sync.run());
-    }
+    beside.follow_cluster(cluster.api, cluster.sync, &clock);
     if args.providers.provider_health_check.0 {
         let interval = args.providers.provider_health_check_interval.0;
         beside.spawn_until_end(async move { sockets.watch_health(interval).await });
@@ -96,16 +92,21 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let provider = served.map(|(path, azure)| (path, ServedProvider::new(azure)));
     let parts = NodeServerParts { publisher, provider, metrics, readiness, clock };
     let server = NodeServer::new(settings.server, parts);
-    let outcome = server
-        .run(async {
-            let _end = signals.end().await;
-        })
-        .await;
+    let mut broken = None;
+    let end = async {
+        tokio::select! {
+            end = signals.end() => tracing::info!(?end, "ending; mounted volumes stay"),
+            error = beside.broken() => broken = Some(error),
+        }
+    };
+    let outcome = server.run(end).await;
     beside.end().await;
     // It blocks until the last lines are written, and nothing else is to be done here.
     audit.flush();
     outcome.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
-    Ok(Exit::Good)
+    broken.map_or(Ok(Exit::Good), |error| {
+        Err(CommandError::unavailable("a part of the process broke").because(&error))
+    })
 }
 
 /// What runs beside the sockets, until they are closed.
@@ -138,6 +139,31 @@ impl Beside {
                 () = ended => {}
             }
         });
+    }
+
+    /// Opens the gate of the API as soon as it answers, and keeps Secrets in step.
+    fn follow_cluster(
+        &mut self,
+        api: Option<(KubernetesApi, Gate)>,
+        sync: Option<SecretSync>,
+        clock: &SharedClock,
+    ) {
+        if let Some((api, gate)) = api {
+            self.spawn_until_end(kubernetes::reach(api, gate, Arc::clone(clock)));
+        }
+        if let Some(sync) = sync {
+            self.spawn_until_end(sync.run());
+        }
+    }
+
+    /// Returns when a part broke: without it the process would look alive and do half its work.
+    async fn broken(&mut self) -> JoinError {
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Err(error) = ended {
+                return error;
+            }
+        }
+        std::future::pending().await
     }
 
     async fn end(mut self) {
