@@ -19,7 +19,8 @@
 //! sides, one after a failure by up to a fifth upwards. The variation comes from a digest of the
 //! volume and of the time of its last look, so that the nodes of a fleet drift apart and every
 //! decision can be repeated. No two looks at a volume are closer than 10 s (`0.9·F` where that is
-//! less). In health no content is staler than `1.1·I`.
+//! less), and in health no volume goes without a look for longer than `1.1·I`. A provider may answer
+//! a look with what another volume read shortly before, as ours does.
 //!
 //! Times are wall times, because they survive the process in the volume's marker. A clock that
 //! was set back makes a volume due once.
