@@ -22,6 +22,10 @@ pub(crate) struct Environment {
     /// `LANYARD_CRASH_AT`: the step at which the process kills itself.
     #[cfg(feature = "crash-points")]
     pub(crate) crash_at: Option<String>,
+    /// `LANYARD_MOUNT_IN_PLACE`: mount before the files are written, as on a kernel that knows no
+    /// mounts without a place.
+    #[cfg(feature = "crash-points")]
+    pub(crate) mount_in_place: bool,
     /// `NO_COLOR`: tables without colour.
     pub(crate) no_color: bool,
 }
@@ -42,6 +46,8 @@ impl Environment {
             managed_identity_host: text("AZURE_POD_IDENTITY_AUTHORITY_HOST"),
             #[cfg(feature = "crash-points")]
             crash_at: text("LANYARD_CRASH_AT"),
+            #[cfg(feature = "crash-points")]
+            mount_in_place: text("LANYARD_MOUNT_IN_PLACE").is_some(),
             no_color: text("NO_COLOR").is_some(),
         }
     }

@@ -101,31 +101,47 @@ pub(crate) struct Generations {
 }
 
 impl Generations {
-    /// Tells the generations apart. Numbers grow and only the newest ever becomes current, so
-    /// whatever is newer than the current one was never seen.
+    /// Tells the generations apart. Our numbers grow and only the newest ever becomes current, so
+    /// whatever is newer than the current one was never seen. Where another writer had the volume
+    /// in between, its numbers are drawn: what is older by its stamp was seen, whatever its number.
     pub(crate) fn tell_apart(mut all: Vec<Generation>, current: Option<Generation>) -> Self {
         all.sort();
         let Some(current) = current else {
             return Self { current: None, retired: Vec::new(), abandoned: all };
         };
         all.retain(|generation| *generation != current);
-        let (retired, abandoned) = all.into_iter().partition(|generation| *generation < current);
+        let was_seen = |it: &Generation| *it < current || it.written < current.written;
+        let (retired, abandoned) = all.into_iter().partition(was_seen);
         Self { current: Some(current), retired, abandoned }
     }
 
     /// The generation to write next.
     pub(crate) fn next(&self, now: Timestamp) -> Generation {
-        let newest = self.abandoned.last().or(self.current.as_ref());
-        Generation::new(newest.map_or(0, Generation::number).saturating_add(1), now)
+        let all = self.retired.iter().chain(&self.abandoned).chain(&self.current);
+        let newest = all.map(Generation::number).max().unwrap_or(0);
+        Generation::new(newest.saturating_add(1), now)
     }
 
     /// When each retired generation may be scrubbed: a grace after its successor was written,
     /// counted from the end of the second that the name tells.
+    ///
+    /// The successor is the next by number, unless a clock went back; or the next by its stamp,
+    /// unless another writer drew the numbers. The later of both is never too early.
     pub(crate) fn scrub_times(&self) -> impl Iterator<Item = (&Generation, Timestamp)> {
-        let successors = self.retired.iter().skip(1).chain(self.current.as_ref());
         let grace = SCRUB_GRACE.saturating_add(SignedDuration::from_secs(1));
-        self.retired.iter().zip(successors).map(move |(generation, successor)| {
-            (generation, successor.written().saturating_add(grace).unwrap_or(Timestamp::MAX))
+        let current = self.current.as_ref();
+        let mut by_stamp: Vec<_> = self.retired.iter().chain(current).collect();
+        by_stamp.sort_by_key(|generation| (generation.written, generation.number));
+        let next_by_stamp = move |one: &Generation| {
+            let upto =
+                by_stamp.partition_point(|it| (it.written, it.number) <= (one.written, one.number));
+            by_stamp.get(upto).copied()
+        };
+        let by_number = self.retired.iter().skip(1).chain(current);
+        self.retired.iter().zip(by_number).map(move |(generation, next)| {
+            let other = next_by_stamp(generation).or(current);
+            let written = other.map_or(next.written, |other| other.written.max(next.written));
+            (generation, written.saturating_add(grace).unwrap_or(Timestamp::MAX))
         })
     }
 }
@@ -191,6 +207,36 @@ mod tests {
         let told = Generations::tell_apart(all.to_vec(), Some(all[2].clone()));
         let times: Vec<_> = told.scrub_times().map(|(g, time)| (g.number(), time)).collect();
         assert_eq!(times, [(1, at(261)), (2, at(361))]);
+    }
+
+    #[test]
+    fn what_another_writer_left_between_ours_is_neither_removed_nor_scrubbed_early() {
+        // Ours, then another driver's whose suffix is drawn, then ours again.
+        let ours = [(7, 100), (8, 200)].map(|(n, second)| Generation::new(n, at(second)));
+        let theirs: Generation = "..1970_01_01_00_05_00.3".parse().unwrap();
+        let all = ours.iter().cloned().chain([theirs.clone()]).collect();
+        let told = Generations::tell_apart(all, Some(theirs.clone()));
+        assert_eq!((told.retired.as_slice(), told.abandoned.len()), (ours.as_slice(), 0));
+        let again = told.next(at(400));
+        assert_eq!(again.number(), 9);
+
+        let all = ours.into_iter().chain([theirs, again.clone()]).collect();
+        let told = Generations::tell_apart(all, Some(again));
+        let mut times: Vec<_> = told.scrub_times().map(|(g, time)| (g.number(), time)).collect();
+        times.sort();
+        assert_eq!(times, [(3, at(461)), (7, at(261)), (8, at(461))]);
+    }
+
+    #[test]
+    fn a_clock_that_went_back_scrubs_nothing_early() {
+        let all = [(1, 1_000), (2, 900), (3, 1_030), (4, 1_060)];
+        let all = all.map(|(n, second)| Generation::new(n, at(second)));
+        let told = Generations::tell_apart(all.to_vec(), Some(all[3].clone()));
+        // Each was current until the next by number was written.
+        for (generation, time) in told.scrub_times() {
+            let next = all.iter().find(|it| it.number() == generation.number() + 1).unwrap();
+            assert!(time >= next.written().saturating_add(SCRUB_GRACE).unwrap(), "{generation}");
+        }
     }
 
     proptest! {

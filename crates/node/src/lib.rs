@@ -2,7 +2,9 @@
 //!
 //! A [`Volume`] is a directory whose files change all at once, in the layout of the kubelet's
 //! atomic writer, with retired generations that keep waking whoever watches them; a [`Mount`] is
-//! the bounded memory file system that it lies on.
+//! the bounded memory file system that it lies on. A [`Publisher`] makes the volumes that the
+//! kubelet orders, keeps them fresh, and takes them away again; the [`NodeServer`] is the process
+//! around it, and the seams of both are [`ClassSource`], [`Provider`] and [`Reporter`].
 //!
 //! ```
 //! use lanyard_clock::SystemClock;

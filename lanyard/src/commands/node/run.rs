@@ -265,9 +265,14 @@ fn publisher_settings(
     settings: &NodeSettings,
     environment: &Environment,
 ) -> Result<PublisherSettings, CommandError> {
-    let NodeSettings { server, .. } = settings;
-    #[cfg_attr(not(feature = "crash-points"), expect(unused_mut, reason = "set below"))]
+    let NodeSettings { server, rotator, .. } = settings;
     let mut publisher = PublisherSettings::new(&server.kubelet_dir, server.driver.as_str());
+    publisher.interval = rotator.interval;
+    publisher.interval_bounds = rotator.bounds;
+    #[cfg(feature = "crash-points")]
+    if environment.mount_in_place {
+        publisher.staged_mounts = false;
+    }
     #[cfg(feature = "crash-points")]
     if let Some(point) = &environment.crash_at {
         publisher.crash_at = Some(point.parse().map_err(|error| {

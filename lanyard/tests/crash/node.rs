@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use lanyard_node::Step;
 use libtest_mimic::Failed;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
-use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::child::{self, files};
+use super::plugin::Plugin;
+use super::source::{Source, files};
 
 /// How a volume is filled first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,88 +19,45 @@ pub(crate) enum Staging {
     InPlace,
 }
 
-/// A kubelet's directory. Whatever is mounted in it goes with it.
+/// A node, its kubelet's directory and its provider. Whatever is mounted in it goes with it.
 #[derive(Debug)]
 pub(crate) struct Node {
     dir: TempDir,
     target: PathBuf,
     staging: Staging,
-}
-
-/// Something that a child is asked for.
-#[derive(Debug, Clone)]
-pub(crate) struct Request {
-    work: &'static str,
-    version: String,
-    crash: Option<Step>,
-}
-
-/// How a child ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    Done,
-    Refused,
-    Killed,
+    source: Source,
 }
 
 /// A container that has bound the volume at its start.
 #[derive(Debug)]
-pub(crate) struct Reader(PathBuf);
-
-impl Request {
-    /// To publish this version; `fail` is one that the source refuses.
-    pub(crate) fn publish(version: &str) -> Self {
-        Self { work: "publish", version: version.to_owned(), crash: None }
-    }
-
-    pub(crate) fn unpublish() -> Self {
-        Self { work: "unpublish", version: String::new(), crash: None }
-    }
-
-    pub(crate) fn crashing_at(mut self, step: Step) -> Self {
-        self.crash = Some(step);
-        self
-    }
-}
+pub(crate) struct Container(PathBuf);
 
 impl Node {
     pub(crate) fn new(staging: Staging) -> Result<Self, Failed> {
         let dir = tempfile::tempdir()?;
-        let target = dir.path().join("pods/uid/volumes/kubernetes.io~csi/v/mount");
+        let target = dir.path().join("kubelet/pods/uid/volumes/kubernetes.io~csi/v/mount");
+        // What the kubelet makes before it calls: everything but the target itself.
         fs::create_dir_all(target.parent().ok_or("no parent")?)?;
-        Ok(Self { dir, target, staging })
+        fs::create_dir(dir.path().join("providers"))?;
+        fs::write(dir.path().join("classes.yaml"), CLASSES)?;
+        let source = Source::default();
+        source.serve(&dir.path().join("providers/crash.sock"))?;
+        Ok(Self { dir, target, staging, source })
     }
 
-    /// Starts a process for one request and sees it to its end.
-    pub(crate) fn run(&self, request: &Request) -> Result<Ended, Failed> {
-        let output = Command::new(std::env::current_exe()?)
-            .args([child::NAME, request.work])
-            .args([self.dir.path(), &self.target])
-            .arg(&request.version)
-            .arg(if self.staging == Staging::Detached { "staged" } else { "in place" })
-            .arg(request.crash.map_or("", Step::name))
-            .output()?;
-        match (output.status.code(), output.status.signal()) {
-            (Some(0), _) => Ok(Ended::Done),
-            (Some(code), _) if code == i32::from(child::REFUSED) => Ok(Ended::Refused),
-            (None, Some(signal)) if signal == Signal::KILL.as_raw() => Ok(Ended::Killed),
-            _ => {
-                let told = String::from_utf8_lossy(&output.stderr).into_owned();
-                Err(format!("the process ended with {}: {told}", output.status).into())
-            }
-        }
+    /// Starts a process of the node plugin, which may have to kill itself.
+    pub(crate) async fn start(&self, crash: Option<Step>) -> Result<Plugin, Failed> {
+        Plugin::start(self.dir.path(), &self.target, self.staging, crash).await
     }
 
-    pub(crate) fn expect(&self, request: Request, expected: Ended) -> Result<(), Failed> {
-        let ended = self.run(&request)?;
-        if ended == expected {
-            return Ok(());
-        }
-        let what = match (request.crash, ended) {
-            (Some(step), Ended::Done) => format!("step `{step}` was not reached"),
-            _ => format!("{request:?} ended as {ended:?}, not {expected:?}"),
-        };
-        Err(what.into())
+    /// From now on the provider gives this version.
+    pub(crate) fn give(&self, version: &str) {
+        self.source.give(Some(version));
+    }
+
+    /// From now on the provider gives nothing.
+    pub(crate) fn refuse(&self) {
+        self.source.give(None);
     }
 
     /// The version that a reader sees; nothing where nothing is mounted or nothing is in it.
@@ -139,11 +94,11 @@ impl Node {
     }
 
     /// Starts a container on the volume.
-    pub(crate) fn reader(&self) -> Result<Reader, Failed> {
+    pub(crate) fn container(&self) -> Result<Container, Failed> {
         let container = self.dir.path().join("container");
         fs::create_dir(&container)?;
         mount_bind(&self.target, &container)?;
-        Ok(Reader(container))
+        Ok(Container(container))
     }
 
     fn mounts(&self) -> Vec<PathBuf> {
@@ -164,7 +119,7 @@ impl Drop for Node {
     }
 }
 
-impl Reader {
+impl Container {
     pub(crate) fn sees(&self, version: Option<&str>) -> Result<(), Failed> {
         let seen = version_in(&self.0)?;
         if seen.as_deref() == version {
@@ -174,7 +129,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for Container {
     fn drop(&mut self) {
         let _gone = unmount(&self.0, UnmountFlags::DETACH);
         let _gone = fs::remove_dir(&self.0);
@@ -221,3 +176,15 @@ fn collect(dir: &Path, above: &str, found: &mut BTreeMap<String, String>) -> Res
     }
     Ok(())
 }
+
+const CLASSES: &str = "\
+apiVersion: secrets-store.csi.x-k8s.io/v1
+kind: SecretProviderClass
+metadata:
+  namespace: ns
+  name: class
+spec:
+  provider: crash
+  parameters:
+    content: of one version
+";

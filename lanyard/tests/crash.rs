@@ -1,0 +1,167 @@
+//! The crash matrix: a real `lanyard node` is killed at every step of a publish, a rotation and an
+//! unpublish, on real memory file systems, and the next process has to mend what it finds.
+//!
+//! This program is the kubelet, and another people's provider on its socket. Feature
+//! `crash-points`: `cargo test -p lanyard --features crash-points --test crash`.
+
+mod crash {
+    pub(crate) mod node;
+    pub(crate) mod plugin;
+    pub(crate) mod source;
+}
+
+use std::process::ExitCode;
+
+use crash::node::{Node, Staging};
+use crash::plugin::Answer;
+use lanyard_node::{Step, Work};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+fn main() -> Result<ExitCode, Failed> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("the crash matrix mounts memory file systems: run it as root".into());
+    }
+    let steps = Work::ALL.into_iter().flat_map(|work| work.steps().map(move |step| (work, step)));
+    let mut trials: Vec<_> = steps
+        .map(|(work, step)| {
+            let name = format!("{}/{step}", name_of(work));
+            trial(name, Staging::Detached, async move |node| killed(node, work, step).await)
+        })
+        .collect();
+    // Where a kernel cannot fill a volume before it is mounted, only the first publish is another.
+    trials.extend(Work::Publish.steps().map(|step| {
+        let name = format!("publish-in-place/{step}");
+        trial(name, Staging::InPlace, async move |node| publish(node, step).await)
+    }));
+    trials.push(trial("reboot".to_owned(), Staging::Detached, reboot));
+    Ok(libtest_mimic::run(&Arguments::from_args(), trials).exit_code())
+}
+
+fn trial<F>(name: String, staging: Staging, run: F) -> Trial
+where
+    F: AsyncFnOnce(&Node) -> Result<(), Failed> + Send + 'static,
+{
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let node = Node::new(staging)?;
+            run(&node).await
+        })
+    })
+}
+
+const fn name_of(work: Work) -> &'static str {
+    match work {
+        Work::Publish => "publish",
+        Work::Rotate => "rotate",
+        Work::Unpublish => "unpublish",
+    }
+}
+
+async fn killed(node: &Node, work: Work, step: Step) -> Result<(), Failed> {
+    match work {
+        Work::Publish => publish(node, step).await,
+        Work::Rotate => rotate(node, step).await,
+        Work::Unpublish => unpublish(node, step).await,
+    }
+}
+
+async fn publish(node: &Node, step: Step) -> Result<(), Failed> {
+    node.give("1");
+    node.start(Some(step)).await?.publish("1").await.is_cut_off_at(step)?;
+    let seen = node.seen()?;
+
+    let mut plugin = node.start(None).await?;
+    // The source is out of reach: only a volume that is whole may be called one.
+    node.refuse();
+    match (plugin.publish("1").await, seen.as_deref()) {
+        (Answer::Refused(_), None) | (Answer::Good, Some("1")) => {}
+        (answer, seen) => {
+            let seen = seen.unwrap_or("nothing");
+            return Err(format!("without its source, {seen} was called {answer}").into());
+        }
+    }
+    node.give("1");
+    plugin.publish("1").await.is_good()?;
+    node.shows("1")?;
+    node.give("2");
+    plugin.publish("2").await.is_good()?;
+    node.shows("2")?;
+    plugin.unpublish().await.is_good()?;
+    node.is_clean()
+}
+
+async fn rotate(node: &Node, step: Step) -> Result<(), Failed> {
+    node.give("1");
+    node.start(None).await?.publish("1").await.is_good()?;
+    let container = node.container()?;
+
+    node.give("2");
+    node.start(Some(step)).await?.publish("2").await.is_cut_off_at(step)?;
+    let seen = node.seen()?;
+    if !matches!(seen.as_deref(), Some("1" | "2")) {
+        return Err(format!("after the crash a reader sees {seen:?}").into());
+    }
+    container.sees(seen.as_deref())?;
+
+    let mut plugin = node.start(None).await?;
+    // A pod is running on it: whatever the source says, the volume stays.
+    node.refuse();
+    plugin.publish("2").await.is_good()?;
+    node.shows(seen.as_deref().unwrap_or_default())?;
+    node.give("3");
+    plugin.publish("3").await.is_good()?;
+    node.shows("3")?;
+    // The container goes on with the mount that it found.
+    container.sees(Some("3"))?;
+    drop(container);
+    plugin.unpublish().await.is_good()?;
+    node.is_clean()
+}
+
+async fn unpublish(node: &Node, step: Step) -> Result<(), Failed> {
+    let mut plugin = node.start(None).await?;
+    for version in ["1", "2"] {
+        node.give(version);
+        plugin.publish(version).await.is_good()?;
+    }
+    drop(plugin);
+    node.start(Some(step)).await?.unpublish().await.is_cut_off_at(step)?;
+
+    let mut plugin = node.start(None).await?;
+    // The kubelet may ask for either again.
+    let seen = node.seen()?;
+    node.refuse();
+    match (plugin.publish("2").await, seen.as_deref()) {
+        (Answer::Refused(_), None) | (Answer::Good, Some("2")) => {}
+        (answer, seen) => {
+            let seen = seen.unwrap_or("nothing");
+            return Err(format!("without its source, {seen} was called {answer}").into());
+        }
+    }
+    node.give("3");
+    plugin.publish("3").await.is_good()?;
+    node.shows("3")?;
+    for _ in 0..2 {
+        plugin.unpublish().await.is_good()?;
+        node.is_clean()?;
+    }
+    Ok(())
+}
+
+/// The mounts are gone and the directories are there.
+async fn reboot(node: &Node) -> Result<(), Failed> {
+    node.give("1");
+    node.start(None).await?.publish("1").await.is_good()?;
+    node.reboot()?;
+    let mut plugin = node.start(None).await?;
+    node.refuse();
+    plugin.publish("1").await.is_refused()?;
+    node.give("2");
+    plugin.publish("2").await.is_good()?;
+    node.shows("2")?;
+    drop(plugin);
+    node.reboot()?;
+    node.start(None).await?.unpublish().await.is_good()?;
+    node.is_clean()
+}
