@@ -61,6 +61,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
 fn stages() -> Vec<Stage> {
     let mut stages = vec![
         stage("test", test::run),
+        stage("crash", test::crash),
         one("format", format),
         one("codegen", codegen::check),
         one("clippy", clippy),
