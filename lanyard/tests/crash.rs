@@ -68,7 +68,7 @@ async fn killed(node: &Node, work: Work, step: Step) -> Result<(), Failed> {
 
 async fn publish(node: &Node, step: Step) -> Result<(), Failed> {
     node.give("1");
-    node.start(Some(step)).await?.publish("1").await.is_cut_off_at(step)?;
+    node.start(Some(step)).await?.publish("1").await.must_be_cut_off_at(step)?;
     let seen = node.seen()?;
 
     let mut plugin = node.start(None).await?;
@@ -82,22 +82,22 @@ async fn publish(node: &Node, step: Step) -> Result<(), Failed> {
         }
     }
     node.give("1");
-    plugin.publish("1").await.is_good()?;
+    plugin.publish("1").await.must_be_good()?;
     node.shows("1")?;
     node.give("2");
-    plugin.publish("2").await.is_good()?;
+    plugin.publish("2").await.must_be_good()?;
     node.shows("2")?;
-    plugin.unpublish().await.is_good()?;
+    plugin.unpublish().await.must_be_good()?;
     node.is_clean()
 }
 
 async fn rotate(node: &Node, step: Step) -> Result<(), Failed> {
     node.give("1");
-    node.start(None).await?.publish("1").await.is_good()?;
+    node.start(None).await?.publish("1").await.must_be_good()?;
     let container = node.container()?;
 
     node.give("2");
-    node.start(Some(step)).await?.publish("2").await.is_cut_off_at(step)?;
+    node.start(Some(step)).await?.publish("2").await.must_be_cut_off_at(step)?;
     let seen = node.seen()?;
     if !matches!(seen.as_deref(), Some("1" | "2")) {
         return Err(format!("after the crash a reader sees {seen:?}").into());
@@ -107,15 +107,15 @@ async fn rotate(node: &Node, step: Step) -> Result<(), Failed> {
     let mut plugin = node.start(None).await?;
     // A pod is running on it: whatever the source says, the volume stays.
     node.refuse();
-    plugin.publish("2").await.is_good()?;
+    plugin.publish("2").await.must_be_good()?;
     node.shows(seen.as_deref().unwrap_or_default())?;
     node.give("3");
-    plugin.publish("3").await.is_good()?;
+    plugin.publish("3").await.must_be_good()?;
     node.shows("3")?;
     // The container goes on with the mount that it found.
     container.sees(Some("3"))?;
     drop(container);
-    plugin.unpublish().await.is_good()?;
+    plugin.unpublish().await.must_be_good()?;
     node.is_clean()
 }
 
@@ -123,10 +123,10 @@ async fn unpublish(node: &Node, step: Step) -> Result<(), Failed> {
     let mut plugin = node.start(None).await?;
     for version in ["1", "2"] {
         node.give(version);
-        plugin.publish(version).await.is_good()?;
+        plugin.publish(version).await.must_be_good()?;
     }
     drop(plugin);
-    node.start(Some(step)).await?.unpublish().await.is_cut_off_at(step)?;
+    node.start(Some(step)).await?.unpublish().await.must_be_cut_off_at(step)?;
 
     let mut plugin = node.start(None).await?;
     // The kubelet may ask for either again.
@@ -140,10 +140,10 @@ async fn unpublish(node: &Node, step: Step) -> Result<(), Failed> {
         }
     }
     node.give("3");
-    plugin.publish("3").await.is_good()?;
+    plugin.publish("3").await.must_be_good()?;
     node.shows("3")?;
     for _ in 0..2 {
-        plugin.unpublish().await.is_good()?;
+        plugin.unpublish().await.must_be_good()?;
         node.is_clean()?;
     }
     Ok(())
@@ -152,16 +152,16 @@ async fn unpublish(node: &Node, step: Step) -> Result<(), Failed> {
 /// The mounts are gone and the directories are there.
 async fn reboot(node: &Node) -> Result<(), Failed> {
     node.give("1");
-    node.start(None).await?.publish("1").await.is_good()?;
+    node.start(None).await?.publish("1").await.must_be_good()?;
     node.reboot()?;
     let mut plugin = node.start(None).await?;
     node.refuse();
-    plugin.publish("1").await.is_refused()?;
+    plugin.publish("1").await.must_be_refused()?;
     node.give("2");
-    plugin.publish("2").await.is_good()?;
+    plugin.publish("2").await.must_be_good()?;
     node.shows("2")?;
     drop(plugin);
     node.reboot()?;
-    node.start(None).await?.unpublish().await.is_good()?;
+    node.start(None).await?.unpublish().await.must_be_good()?;
     node.is_clean()
 }

@@ -165,11 +165,11 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    pub(crate) fn is_good(self) -> Result<(), Failed> {
+    pub(crate) fn must_be_good(self) -> Result<(), Failed> {
         if matches!(self, Self::Good) { Ok(()) } else { Err(format!("not good: {self}").into()) }
     }
 
-    pub(crate) fn is_refused(self) -> Result<(), Failed> {
+    pub(crate) fn must_be_refused(self) -> Result<(), Failed> {
         if matches!(self, Self::Refused(_)) {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Answer {
     }
 
     /// A step that was not reached fails the run.
-    pub(crate) fn is_cut_off_at(self, step: Step) -> Result<(), Failed> {
+    pub(crate) fn must_be_cut_off_at(self, step: Step) -> Result<(), Failed> {
         match self {
             Self::CutOff(ended) if ended.signal() == Some(Signal::KILL.as_raw()) => Ok(()),
             other => Err(format!("step `{step}` was not reached: {other}").into()),
@@ -188,4 +188,4 @@ impl Answer {
 const VOLUME: &str = "csi-0123456789abcdef";
 
 /// The machine may have much else to do.
-const LONGEST_START: Duration = Duration::from_secs(60);
+const LONGEST_START: Duration = Duration::from_mins(1);

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
+use lanyard_vocabulary::OutcomeCode;
 
 use super::NodeMetrics;
 use crate::provider::{FillRequest, Filling, Provider, Refusal, Urgency};
-use crate::reporter::{Notice, ReportError, Reporter, VolumeReport};
+use crate::reporter::{Notice, NoticeKind, ReportError, Reporter, VolumeReport};
 
 /// A provider whose rotations are counted.
 #[derive(Debug)]
@@ -87,6 +88,16 @@ impl Reporter for CountedReporter {
     }
 
     fn tell(&self, notice: Notice) {
+        // What neither the kubelet's call nor the provider's answer tells.
+        if let NoticeKind::Failed(
+            code @ (OutcomeCode::CredentialOlder
+            | OutcomeCode::ServedStale
+            | OutcomeCode::StatusNotWritten
+            | OutcomeCode::SecretNotSynced),
+        ) = notice.kind
+        {
+            self.metrics.went_wrong(code);
+        }
         self.inner.tell(notice);
     }
 
