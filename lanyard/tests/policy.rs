@@ -1,5 +1,5 @@
-//! Policy and audit of `lanyard node`, as people run it: another driver asks over `azure.sock`, the
-//! local Azure answers, and what was read becomes the policy that allows it.
+//! Policy, audit and identities of `lanyard node`, as people run it: another driver asks over
+//! `azure.sock`, the local Azure answers, and what was read becomes the policy that allows it.
 
 #![cfg(feature = "emulator")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -45,11 +45,21 @@ impl Azure {
 
     /// Asks the control API.
     fn control(&self, path: &str) -> Value {
+        self.request("GET", path, "")
+    }
+
+    /// Changes something through the control API.
+    fn change(&self, path: &str, body: &Value) -> Value {
+        self.request("POST", path, &body.to_string())
+    }
+
+    fn request(&self, method: &str, path: &str, body: &str) -> Value {
         let address = self.session["address"].as_str().unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
+        let length = body.len();
         let head = format!(
-            "GET /lanyard/v1/{path} HTTP/1.1\r\nhost: {address}\r\nx-lanyard-control: 1\r\n\
-             connection: close\r\n\r\n"
+            "{method} /lanyard/v1/{path} HTTP/1.1\r\nhost: {address}\r\nx-lanyard-control: 1\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n{body}"
         );
         stream.write_all(head.as_bytes()).unwrap();
         let mut reply = String::new();
@@ -77,7 +87,8 @@ impl Node {
         std::fs::write(directory.join("classes.yaml"), "").unwrap();
         let at = |name: &str| directory.join(name).display().to_string();
         let child = lanyard()
-            .args(["node", "--nodeid", "n", "--metrics-addr", "0", "--healthz-port", "0"])
+            .args(["--log", "error", "node", "--nodeid", "n"])
+            .args(["--metrics-addr", "0", "--healthz-port", "0"])
             .args(["--endpoint", &format!("unix://{}", at("csi.sock"))])
             .args(["--kubelet-dir", &at("kubelet"), "--registration-dir", ""])
             .args(["--classes", &at("classes.yaml"), "--provider-socket", &at("azure.sock")])
@@ -91,38 +102,54 @@ impl Node {
         Self { _process: Running(child), directory: directory.to_owned() }
     }
 
-    /// Mounts a secret for a pod, as another driver would ask.
+    /// Mounts a secret for a pod through the identity of the node.
     async fn mount(&self, namespace: &str, object: &VaultSecret) -> Result<MountResponse, Status> {
-        let attributes = json!({
+        let identity = json!({
+            "useVMManagedIdentity": "true",
+            "userAssignedIdentityID": object.client,
+        });
+        self.mount_as(namespace, object, (&identity, &Value::Null)).await
+    }
+
+    /// Mounts a secret for a pod, as another driver would ask: with the parameters of an identity,
+    /// and the pod's own secrets.
+    async fn mount_as(
+        &self,
+        namespace: &str,
+        object: &VaultSecret,
+        (identity, secrets): (&Value, &Value),
+    ) -> Result<MountResponse, Status> {
+        let mut attributes = json!({
             "csi.storage.k8s.io/pod.name": "pod",
             "csi.storage.k8s.io/pod.namespace": namespace,
             "csi.storage.k8s.io/pod.uid": format!("uid-{namespace}"),
             "csi.storage.k8s.io/serviceAccount.name": "default",
             "secretProviderClass": "class",
-            "useVMManagedIdentity": "true",
-            "userAssignedIdentityID": object.client,
             "keyvaultName": object.vault,
             "tenantId": object.tenant,
             "objects": format!(
                 "array:\n  - |\n    objectName: {}\n    objectType: secret\n", object.name
             ),
         });
-        let socket = self.directory.join("azure.sock");
-        let deadline = std::time::Duration::from_millis(100);
-        for _ in 0..300 {
-            if socket.exists() {
-                break;
-            }
-            tokio::time::timeout(deadline, std::future::pending::<()>()).await.unwrap_err();
+        for (key, text) in identity.as_object().unwrap() {
+            attributes[key] = text.clone();
         }
-        let mut client = CsiDriverProviderClient::new(lanyard_grpc::connect(&socket));
         let request = MountRequest {
             attributes: attributes.to_string(),
-            secrets: "null".to_owned(),
+            secrets: secrets.to_string(),
             target_path: "/target".to_owned(),
             permission: "420".to_owned(),
             current_object_version: Vec::new(),
         };
+        let socket = self.directory.join("azure.sock");
+        let pause = std::time::Duration::from_millis(100);
+        for _ in 0..300 {
+            if socket.exists() {
+                break;
+            }
+            tokio::time::timeout(pause, std::future::pending::<()>()).await.unwrap_err();
+        }
+        let mut client = CsiDriverProviderClient::new(lanyard_grpc::connect(&socket));
         client.mount(request).await.map(tonic::Response::into_inner)
     }
 
@@ -215,6 +242,68 @@ async fn what_was_read_under_audit_becomes_the_policy_that_enforces_exactly_that
         }
     }
     assert_eq!(azure.vault_requests(), before, "nobody was asked for what the policy denies");
+}
+
+#[tokio::test]
+async fn identities_of_the_pod_itself_are_judged_by_azure_alone_in_each_of_their_modes() {
+    let directory = tempfile::tempdir().unwrap();
+    let azure = Azure::start(&directory.path().join("state"));
+    let guests = azure.control("guests");
+    let (federated, application) = (&guests["federated"], &guests["secret"]);
+    let binding = azure.change(
+        "identity-bindings",
+        &json!({
+            "clientId": federated["clientId"], "clusterId": "cluster",
+            "issuer": federated["issuer"], "subject": federated["subject"],
+        }),
+    );
+    let policy = directory.path().join("policy.yaml");
+    let nothing = "apiVersion: lanyard.dev/v1alpha1\nkind: NodePolicy\nrules: []\n";
+    std::fs::write(&policy, nothing).unwrap();
+    let proxy = azure.session["proxy"].as_str().unwrap().replace("http://", "https://");
+    let flags = [
+        "--policy-mode=enforce",
+        "--policy-file",
+        policy.to_str().unwrap(),
+        "--token-proxy-url",
+        &proxy,
+        "--sni-name",
+        binding["serverName"].as_str().unwrap(),
+    ];
+    let node = Node::start(&directory.path().join("node"), &azure, &flags);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let object = VaultSecret {
+        client: text(&federated["clientId"]),
+        tenant: text(&guests["tenant"]),
+        vault: text(&guests["vaultHost"]).split('.').next().unwrap().to_owned(),
+        name: text(&guests["secretName"]),
+    };
+    let token_for = |audience: &Value| {
+        let minted = azure.change("federated-token", &json!({ "audience": audience }));
+        let token =
+            json!({ "token": minted["token"], "expirationTimestamp": "2099-01-01T00:00:00Z" });
+        json!({ text(audience): token }).to_string()
+    };
+    let tokens = "csi.storage.k8s.io/serviceAccount.tokens";
+    let workload = json!({
+        "clientID": object.client, tokens: token_for(&federated["audience"]),
+    });
+    let bound = json!({
+        "clientID": object.client, "useAzureTokenProxy": "true",
+        tokens: token_for(&binding["audience"]),
+    });
+    let principal =
+        json!({ "clientid": application["clientId"], "clientsecret": application["clientSecret"] });
+    for (mode, identity, secrets) in [
+        ("workload identity", &workload, &Value::Null),
+        ("identity binding", &bound, &Value::Null),
+        ("service principal", &json!({}), &principal),
+    ] {
+        let answer = node.mount_as("team", &object, (identity, secrets)).await;
+        let answer = answer.unwrap_or_else(|status| panic!("{mode}: {status}"));
+        assert_eq!(answer.files[0].contents, b"for guests", "{mode}");
+    }
+    assert!(node.mount("team", &object).await.is_err(), "the identity of the node is not theirs");
 }
 
 #[test]
