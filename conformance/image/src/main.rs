@@ -172,7 +172,9 @@ fn public_stays(world: &World) -> Result<(), Failed> {
 
 fn unknown_is_refused(world: &World) -> Result<(), Failed> {
     let seen = world.ask(&world.private, None).map_err(failed)?;
-    expect(seen.requests.is_empty(), &format!("{:?} reached a server", seen.requests))
+    expect(seen.requests.is_empty(), &format!("{:?} got through", seen.requests))?;
+    // Refused for this reason, and for no other.
+    expect(seen.said.contains("UnknownIssuer"), &seen.said)
 }
 
 /// A request for a token got through TLS.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -25,6 +26,7 @@ impl Sandbox {
             return Err(io::Error::other("the image has no roots, or a hosts file"));
         }
         fs::write(bundle, public)?;
+        add_devices(root.path())?;
         fs::write(root.path().join("etc/resolv.conf"), "nameserver 127.0.0.1\n")?;
         let document = json!({
             "client_id": "11111111-1111-4111-8111-111111111111",
@@ -62,6 +64,18 @@ impl Sandbox {
         said.push_str(&String::from_utf8_lossy(&output.stderr));
         Ok(said)
     }
+}
+
+/// Devices that every container runtime makes (OCI runtime specification, "Default Devices"), as
+/// far as they are needed here: numbers by the kernel's list.
+fn add_devices(root: &Path) -> io::Result<()> {
+    let directory = root.join("dev");
+    fs::create_dir(&directory)?;
+    for (name, minor) in [("null", 3), ("random", 8), ("urandom", 9)] {
+        let mode = Mode::from_raw_mode(0o666);
+        mknodat(CWD, directory.join(name), FileType::CharacterDevice, mode, makedev(1, minor))?;
+    }
+    Ok(())
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
