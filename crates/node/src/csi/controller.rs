@@ -2,6 +2,7 @@
 //! it. It makes nothing: it hands the parameters on as the volume's context.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use lanyard_grpc::csi::controller_server::Controller;
 use lanyard_grpc::csi::controller_service_capability::{Rpc, Type, rpc};
@@ -35,14 +36,17 @@ impl Controller for EchoController {
         }
         let wanted = Volume {
             capacity_bytes: capacity_range.map_or(0, |range| range.required_bytes),
-            volume_id: format!("csi-{name}"),
+            volume_id: String::new(),
             volume_context: parameters,
         };
-        let volume = self.0.lock().entry(name).or_insert_with(|| wanted.clone()).clone();
+        let mut volumes = self.0.lock();
+        // Names may be as long as an id, and hold what an id may not.
+        let volume_id = format!("csi-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let volume = volumes.entry(name).or_insert_with(|| Volume { volume_id, ..wanted.clone() });
         if volume.capacity_bytes != wanted.capacity_bytes {
             return Err(Status::already_exists("a volume of that name has another capacity"));
         }
-        Ok(Response::new(CreateVolumeResponse { volume: Some(volume) }))
+        Ok(Response::new(CreateVolumeResponse { volume: Some(volume.clone()) }))
     }
 
     async fn delete_volume(
@@ -86,3 +90,5 @@ impl Controller for EchoController {
         Ok(Response::new(ControllerGetCapabilitiesResponse { capabilities: vec![capability] }))
     }
 }
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
