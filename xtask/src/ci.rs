@@ -74,7 +74,7 @@ fn stages() -> Vec<Stage> {
     ];
     stages.extend(Suite::ALL.map(|suite| {
         stage(&format!("conformance {}", suite.name()), move |house: &House| {
-            conformance::run_suite(house, suite, false)
+            conformance::run_suite(house, suite)
         })
     }));
     stages.push(stage("conformance --live stops", conformance::check_live_stops));

@@ -1,6 +1,7 @@
 //! `cargo xtask conformance`: other people's clients as judges.
 
-use std::path::{Path, PathBuf};
+mod programs;
+
 use std::process::Command;
 
 use clap::ValueEnum;
@@ -8,7 +9,7 @@ use clap::ValueEnum;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Tally};
-use crate::tools;
+use crate::tools::{self, KubernetesVersion};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -17,9 +18,18 @@ pub(crate) struct Arguments {
     /// Run against a real Azure subscription, with credentials from the environment
     #[arg(long)]
     live: bool,
+    /// The version of Kubernetes, for the suites that run on a cluster
+    #[arg(long, value_enum, default_value = "1.36", value_name = "VERSION")]
+    kubernetes: KubernetesVersion,
+    /// Write down what the chart renders instead of comparing it
+    #[arg(long)]
+    bless: bool,
+    /// Run only the cases whose names contain this
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
 }
 
-/// A suite, named after the clients that judge.
+/// A suite, named after what judges or what is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Suite {
     /// msi-dataplane and armresources on files that our mount wrote
@@ -32,11 +42,30 @@ pub(crate) enum Suite {
     Requests,
     /// kube-apiserver on the node's classes, pod statuses, events and Secrets
     Kubernetes,
+    /// The chart of the node plugin, by Helm and a Kubernetes API
+    Chart,
+    /// csi-sanity on our CSI driver
+    Csi,
+    /// Upstream's drivers and providers, each with the other half of ours
+    Interop,
+    /// The chart on a real node, with pods of a real kubelet
+    Node,
 }
 
 impl Suite {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Go, Self::Python, Self::Rust, Self::Requests, Self::Kubernetes];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Go,
+        Self::Python,
+        Self::Rust,
+        Self::Requests,
+        Self::Kubernetes,
+        Self::Chart,
+        Self::Csi,
+        Self::Interop,
+        Self::Node,
+    ];
+    /// The suites that run on a subscription as well.
+    const LIVE: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -45,42 +74,43 @@ impl Suite {
             Self::Rust => "rust",
             Self::Requests => "requests",
             Self::Kubernetes => "kubernetes",
+            Self::Chart => "chart",
+            Self::Csi => "csi",
+            Self::Interop => "interop",
+            Self::Node => "node",
         }
-    }
-
-    /// Whether the suite can run on a real Azure subscription.
-    const fn runs_live(self) -> bool {
-        !matches!(self, Self::Kubernetes)
     }
 }
 
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskError> {
     let mut tally = Tally::default();
     for suite in Suite::ALL {
-        if arguments.suite.is_none_or(|wanted| wanted == suite) {
-            tally += run_suite(house, suite, arguments.live)?;
+        let is_wanted = match arguments.suite {
+            Some(wanted) => wanted == suite,
+            None => !arguments.live || Suite::LIVE.contains(&suite),
+        };
+        if is_wanted {
+            let mut command = driver(house, suite, arguments.kubernetes)?;
+            command.args(arguments.live.then_some("--live"));
+            command.args(arguments.bless.then_some("--bless"));
+            command.args(arguments.only.iter());
+            tally += process::run_counted(&mut command)?;
         }
     }
     process::say(&format!("conformance: {} passed, {} failed", tally.passed, tally.failed));
     Ok(tally)
 }
 
-pub(crate) fn run_suite(house: &House, suite: Suite, live: bool) -> Result<Tally, TaskError> {
-    if suite == Suite::Kubernetes {
-        return process::run_counted(&mut api_driver(house)?);
-    }
-    let mut command = driver(house, suite)?;
-    if live {
-        command.arg("--live");
-    }
-    process::run_counted(&mut command)
+/// One suite as CI runs it.
+pub(crate) fn run_suite(house: &House, suite: Suite) -> Result<Tally, TaskError> {
+    process::run_counted(&mut driver(house, suite, KubernetesVersion::V1_36)?)
 }
 
 /// Without credentials a live suite must say what it needs and stop with status 2.
 pub(crate) fn check_live_stops(house: &House) -> Result<Tally, TaskError> {
     let mut tally = Tally::default();
-    for suite in Suite::ALL.into_iter().filter(|suite| suite.runs_live()) {
-        let mut command = driver(house, suite)?;
+    for suite in Suite::LIVE {
+        let mut command = driver(house, suite, KubernetesVersion::V1_36)?;
         let output = process::output_of(command.arg("--live").env_clear())?;
         let message = String::from_utf8_lossy(&output.stderr);
         if output.status.code() != Some(2) || !message.contains("AZURE_TENANT_ID") {
@@ -95,7 +125,15 @@ pub(crate) fn check_live_stops(house: &House) -> Result<Tally, TaskError> {
 }
 
 /// Builds what a suite needs and returns the command that runs it.
-fn driver(house: &House, suite: Suite) -> Result<Command, TaskError> {
+fn driver(
+    house: &House,
+    suite: Suite,
+    kubernetes: KubernetesVersion,
+) -> Result<Command, TaskError> {
+    if suite == Suite::Kubernetes {
+        return api_driver(house, kubernetes);
+    }
+    let flags = programs::flags(house, suite, kubernetes)?;
     let mut build = house.cargo();
     build.args(["build", "--locked", "--package", "lanyard", "--package", "lanyard-conformance"]);
     process::run(&mut build)?;
@@ -104,42 +142,22 @@ fn driver(house: &House, suite: Suite) -> Result<Command, TaskError> {
     command.current_dir(house.root()).arg(suite.name());
     command.arg("--lanyard").arg(binaries.join("lanyard"));
     command.arg("--hosted-cluster").arg(house.root().join("examples").join("hostedcluster.yaml"));
-    for (flag, path) in programs(house, suite)? {
-        command.arg(flag).arg(path);
+    command.arg("--repository").arg(house.root());
+    for flag in flags {
+        command.args(flag);
     }
     Ok(command)
 }
 
 /// Builds the judge of the Kubernetes API and returns the command that runs it.
-fn api_driver(house: &House) -> Result<Command, TaskError> {
+fn api_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, TaskError> {
     let mut build = house.cargo();
     build.args(["build", "--locked", "--package", "lanyard-conformance-api"]);
     process::run(&mut build)?;
-    let programs = tools::node_programs(house, tools::KubernetesVersion::V1_36)?;
+    let programs = tools::node_programs(house, kubernetes)?;
     let mut command = Command::new(house.debug_binaries().join("lanyard-conformance-api"));
     command.arg("--etcd").arg(programs.join("etcd"));
     command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
     command.arg("--definitions").arg(house.root().join("charts/lanyard-node/files/crds"));
     Ok(command)
-}
-
-fn programs(house: &House, suite: Suite) -> Result<Vec<(&'static str, PathBuf)>, TaskError> {
-    let conformance = house.root().join("conformance");
-    Ok(match suite {
-        Suite::Go => vec![("--program", tools::go_clients(house)?.join("witness"))],
-        Suite::Requests => vec![
-            ("--program", tools::go_clients(house)?.join("requests")),
-            ("--accepted", accepted_differences(&conformance)),
-        ],
-        Suite::Python => vec![
-            ("--program", tools::python_clients(house)?),
-            ("--script", conformance.join("python").join("clients.py")),
-        ],
-        Suite::Rust => vec![("--program", tools::rust_clients(house)?)],
-        Suite::Kubernetes => Vec::new(),
-    })
-}
-
-fn accepted_differences(conformance: &Path) -> PathBuf {
-    conformance.join("driver").join("accepted-differences.json")
 }

@@ -84,6 +84,11 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
     }
 }
 
+/// The image under its own name.
+pub(crate) fn build_default(house: &House) -> Result<Built, TaskError> {
+    build(house, LANYARD)
+}
+
 /// Builds the binary without the emulator, statically linked, and writes the image.
 fn build(house: &House, reference: &str) -> Result<Built, TaskError> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);

@@ -10,8 +10,12 @@ use crate::process::{self, Tally};
 
 /// Rust workspaces of their own. The fuzz targets are only formatted here: their build is the
 /// fuzzer's, with flags that no other build shares.
-const RUST: [(&str, bool); 3] =
-    [("benches/credential", true), ("conformance/rust", true), ("fuzz", false)];
+const RUST: [(&str, bool); 4] = [
+    ("benches/credential", true),
+    ("conformance/kubernetes/witness", true),
+    ("conformance/rust", true),
+    ("fuzz", false),
+];
 
 /// Go modules.
 const GO: [&str; 4] = [

@@ -4,17 +4,20 @@
 {{- $plugin := include "lanyard-node.pluginDir" . }}
 {{- $kubelet := trimSuffix "/" $linux.kubeletRootDir -}}
 - node
-- --endpoint=unix://{{ $plugin }}/csi.sock
-- --drivername={{ .Values.driverName }}
+- {{ printf "--endpoint=unix://%s/csi.sock" $plugin | quote }}
+- {{ printf "--drivername=%s" .Values.driverName | quote }}
 - --nodeid=$(NODE_NAME)
-- --kubelet-dir={{ $kubelet }}
-- --registration-dir={{ $kubelet }}/plugins_registry
-- --provider-volume={{ $linux.providersDir }}
-- --additional-provider-volume-paths={{ join "," $linux.additionalProvidersDirs }}
-{{- if include "lanyard-node.servesProvider" . }}
-- --provider-socket={{ trimSuffix "/" $linux.providersDir }}/azure.sock
+- {{ printf "--kubelet-dir=%s" $kubelet | quote }}
+- {{ printf "--registration-dir=%s/plugins_registry" $kubelet | quote }}
+- {{ printf "--provider-volume=%s" $linux.providersDir | quote }}
+{{- with $linux.additionalProvidersDirs }}
+- {{ printf "--additional-provider-volume-paths=%s" (join "," .) | quote }}
 {{- end }}
-- --metrics-addr={{ $linux.metricsAddr }}
+- --azure-provider={{ .Values.azureProvider }}
+{{- if include "lanyard-node.servesProvider" . }}
+- {{ printf "--provider-socket=%s/azure.sock" (trimSuffix "/" $linux.providersDir) | quote }}
+{{- end }}
+- {{ printf "--metrics-addr=%s" $linux.metricsAddr | quote }}
 - --healthz-port={{ .Values.livenessProbe.port }}
 - --enable-secret-rotation={{ .Values.enableSecretRotation }}
 - --rotation-poll-interval={{ .Values.rotationPollInterval }}
@@ -30,12 +33,11 @@
 {{- if .Values.policy.document }}
 - --policy-file=/etc/lanyard/policy/policy.yaml
 {{- end }}
+- --audit-file={{ ternary "/var/log/lanyard/audit.jsonl" "-" (not (empty .Values.audit.directory)) }}
 {{- with .Values.staleCache }}
-{{- if .directory }}
+{{- if and .directory .keySecret }}
 - --stale-cache-dir=/var/lib/lanyard/stale-cache
-{{- end }}
-{{- if .keySecret }}
-- --stale-cache-key-file=/etc/lanyard/stale-cache-key/{{ .key }}
+- {{ printf "--stale-cache-key-file=/etc/lanyard/stale-cache-key/%s" .key | quote }}
 {{- end }}
 {{- end }}
 {{- if .Values.compatibility.podOverridesParameters }}
@@ -44,16 +46,16 @@
 - --construct-pem-chain={{ .Values.constructPEMChain }}
 - --write-cert-and-key-in-separate-files={{ .Values.writeCertAndKeyInSeparateFiles }}
 {{- with .Values.cloudName }}
-- --cloud-name={{ . }}
+- {{ printf "--cloud-name=%s" . | quote }}
 {{- end }}
 {{- with .Values.tokenProxyURL }}
-- --token-proxy-url={{ . }}
+- {{ printf "--token-proxy-url=%s" . | quote }}
 {{- end }}
 {{- with .Values.sniName }}
-- --sni-name={{ . }}
+- {{ printf "--sni-name=%s" . | quote }}
 {{- end }}
 {{- with .Values.customUserAgent }}
-- --custom-user-agent={{ . | quote }}
+- {{ printf "--custom-user-agent=%s" . | quote }}
 {{- end }}
 {{- if .Values.logFormatJSON }}
 - --log-format-json

@@ -54,10 +54,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if ne .Values.driverName "secrets-store.csi.k8s.io" }}true{{ end }}
 {{- end }}
 
+{{/* Whether azure.sock is ours. By default it is, unless it has to be somebody else's. */}}
 {{- define "lanyard-node.servesProvider" -}}
 {{- $asked := .Values.providerSocket.enabled }}
 {{- if kindIs "invalid" $asked }}
-{{- if not (include "lanyard-node.isBeside" .) }}true{{ end }}
+{{- if not (or (include "lanyard-node.isBeside" .) (eq .Values.azureProvider "socket")) }}true{{ end }}
 {{- else if $asked }}true{{ end }}
 {{- end }}
 

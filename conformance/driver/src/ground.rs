@@ -82,7 +82,9 @@ pub(crate) struct Place {
     pub(crate) vault_host: String,
     /// The tenant of that vault and of its reader; guests are of the cluster's.
     pub(crate) vault_tenant: String,
-    /// A secret of that vault, which its reader may read.
+    /// A component.
+    pub(crate) component: String,
+    /// Its secret in that vault, which the reader may read.
     pub(crate) component_secret: String,
 }
 
@@ -190,7 +192,40 @@ impl Local {
         &self.vault_reader
     }
 
-    fn inputs(&self, holder: Holder) -> Inputs {
+    /// What sends other people's clients to this local Azure.
+    pub(crate) fn environment(&self) -> Environment {
+        intercepted(self.azure.proxy(), self.azure.ca_bundle())
+    }
+
+    /// What sends our programs there: they never ask IMDS through a proxy.
+    pub(crate) fn environment_of_ours(&self) -> Environment {
+        let mut environment = self.environment();
+        environment.insert("AZURE_POD_IDENTITY_AUTHORITY_HOST", self.azure.proxy().into());
+        environment
+    }
+
+    /// The control API.
+    pub(crate) const fn control(&self) -> &LocalAzure {
+        &self.azure
+    }
+
+    /// The URL of the intercepting proxy.
+    pub(crate) fn proxy(&self) -> &str {
+        self.azure.proxy()
+    }
+
+    /// The file with the local authority, PEM.
+    pub(crate) fn authority(&self) -> &Path {
+        self.azure.ca_file()
+    }
+
+    /// A new version of the credential that the node's identity may read.
+    pub(crate) async fn rotate_component(&self) -> Result<serde_json::Value, LocalAzureError> {
+        self.azure.rotate(&self.place.component, 0).await
+    }
+
+    /// What a client signs in with, and where.
+    pub(crate) fn inputs(&self, holder: Holder) -> Inputs {
         let (guests, place) = (&self.guests, &self.place);
         let client = match holder {
             Holder::Certificate => &guests.certificate.client_id,
@@ -243,7 +278,7 @@ impl Ground {
     /// What sends a client to this ground.
     pub(crate) fn environment(&self) -> Environment {
         match self {
-            Self::Local(local) => intercepted(local.azure.proxy(), local.azure.ca_bundle()),
+            Self::Local(local) => local.environment(),
             Self::Live(_) => Environment::new(),
         }
     }

@@ -127,6 +127,17 @@ impl LocalAzure {
         self.call(path, request).await
     }
 
+    /// `PUT` on the control API.
+    pub(crate) async fn replace<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Value,
+    ) -> Result<T, LocalAzureError> {
+        let request = self.client.put(self.url(path));
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        self.call(path, request).await
+    }
+
     /// Issues a new certificate for a component: a new version of its vault secret.
     pub(crate) async fn rotate(
         &self,

@@ -4,17 +4,26 @@
 //! 0 when every case passed, 1 when one failed, 2 when the call or the surroundings do not allow
 //! the suite to run.
 
+mod classes;
 mod compare;
+mod daemon;
 mod exchange;
 mod ground;
+mod helm;
+mod kubectl;
 mod live;
 mod local_azure;
 mod ours;
+mod peers;
 mod plugin;
 mod program;
 mod recorder;
+mod registrar;
 mod settings;
+mod site;
 mod suites;
+mod toolbox;
+mod volume;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,5 +1,8 @@
 //! From arguments and environment to the trials of a suite.
 
+mod on_kubernetes;
+
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +10,7 @@ use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
 use lanyard_api::{HostedCluster, ParameterProblems, ReadHostedClusterError};
+use lanyard_cluster::ClusterError;
 use lanyard_desired::{Names, Problems, ValidatedHostedCluster, desired, desired_proofs, validate};
 use lanyard_vocabulary::Component;
 use libtest_mimic::Trial;
@@ -15,9 +19,13 @@ use tokio::runtime::Runtime;
 
 use crate::compare::Accepted;
 use crate::ground::{Ground, GroundError, Local, Place};
+use crate::kubectl::KubectlError;
 use crate::live::{Live, LiveError};
 use crate::program::Program;
+use crate::site::SiteError;
+use crate::suites::csi::SanityError;
 use crate::suites::{go, python, requests, rust};
+use crate::toolbox::{AbsentTool, NamedTool};
 
 /// Judge lanyard by other people's clients.
 #[derive(Debug, Parser)]
@@ -33,9 +41,9 @@ pub(crate) struct Arguments {
     /// The HostedCluster whose world is made
     #[arg(long, value_name = "FILE")]
     hosted_cluster: PathBuf,
-    /// The program of the suite
+    /// The program of a suite of clients
     #[arg(long)]
-    program: PathBuf,
+    program: Option<PathBuf>,
     /// The script that the program runs, if it is an interpreter
     #[arg(long)]
     script: Option<PathBuf>,
@@ -45,6 +53,15 @@ pub(crate) struct Arguments {
     /// Run on a real subscription, with credentials from the environment
     #[arg(long)]
     live: bool,
+    /// A program of a suite on Kubernetes
+    #[arg(long = "tool", value_name = "NAME=PATH")]
+    tools: Vec<NamedTool>,
+    /// The repository, for the chart and for what is compared with it
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    repository: PathBuf,
+    /// Write down what is rendered instead of comparing it, for the suite `chart`
+    #[arg(long)]
+    bless: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -53,6 +70,41 @@ enum Suite {
     Python,
     Rust,
     Requests,
+    Chart,
+    Csi,
+    Interop,
+    Node,
+}
+
+/// What a suite runs on.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Clients(Clients),
+    Kubernetes(on_kubernetes::Suite),
+}
+
+/// The suites of clients that sign in.
+#[derive(Debug, Clone, Copy)]
+enum Clients {
+    Go,
+    Python,
+    Rust,
+    Requests,
+}
+
+impl Suite {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Go => Kind::Clients(Clients::Go),
+            Self::Python => Kind::Clients(Clients::Python),
+            Self::Rust => Kind::Clients(Clients::Rust),
+            Self::Requests => Kind::Clients(Clients::Requests),
+            Self::Chart => Kind::Kubernetes(on_kubernetes::Suite::Chart),
+            Self::Csi => Kind::Kubernetes(on_kubernetes::Suite::Csi),
+            Self::Interop => Kind::Kubernetes(on_kubernetes::Suite::Interop),
+            Self::Node => Kind::Kubernetes(on_kubernetes::Suite::Node),
+        }
+    }
 }
 
 /// The suite cannot run.
@@ -62,6 +114,22 @@ pub(crate) enum SetupError {
     Live(#[from] LiveError),
     #[error("the ground of the suite could not be prepared")]
     Ground(#[from] GroundError),
+    #[error("the site of the suite could not be prepared")]
+    Site(#[from] SiteError),
+    #[error(transparent)]
+    Tool(#[from] AbsentTool),
+    #[error("an image could not be loaded")]
+    Image(#[source] ClusterError),
+    #[error("the node does not say what the image in {} is called: {said}", archive.display())]
+    UnnamedImage { archive: PathBuf, said: String },
+    #[error("csi-sanity could not be run")]
+    Sanity(#[from] SanityError),
+    #[error("the objects of the suite could not be written")]
+    Objects(#[source] KubectlError),
+    #[error("the suite needs `--program`")]
+    NoProgram,
+    #[error("the suite needs a cluster, which a subscription alone does not have")]
+    NotLive,
     #[error("the runtime could not be started")]
     Runtime(#[source] std::io::Error),
     #[error("could not read {}", path.display())]
@@ -91,6 +159,7 @@ impl SetupError {
         match self {
             Self::Live(_) => Some(LiveError::hint()),
             Self::Ground(_) => Some("try `lanyard azure serve` by hand".to_owned()),
+            Self::Site(error) => error.hint().map(str::to_owned),
             _ => None,
         }
     }
@@ -101,7 +170,7 @@ impl Arguments {
     pub(crate) fn runner(&self) -> libtest_mimic::Arguments {
         let threads = match self.suite {
             Suite::Python | Suite::Rust => 2,
-            Suite::Go | Suite::Requests => 1,
+            _ => 1,
         };
         libtest_mimic::Arguments {
             filter: self.filter.clone(),
@@ -114,8 +183,8 @@ impl Arguments {
 /// A suite that is ready to run.
 pub(crate) struct Prepared {
     pub(crate) trials: Vec<Trial>,
-    /// The local Azure ends with its ground, so this has to outlive the trials.
-    pub(crate) ground: Arc<Ground>,
+    /// The local Azure and the cluster end with this, so it has to outlive the trials.
+    pub(crate) ground: Arc<dyn Any>,
 }
 
 /// The trials of the suite, on a ground that is ready.
@@ -124,6 +193,20 @@ pub(crate) fn prepare(
     environment: BTreeMap<String, String>,
 ) -> Result<Prepared, SetupError> {
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
+    match arguments.suite.kind() {
+        Kind::Clients(suite) => prepare_clients(suite, arguments, environment, runtime),
+        Kind::Kubernetes(_) if arguments.live => Err(SetupError::NotLive),
+        Kind::Kubernetes(suite) => on_kubernetes::prepare(suite, arguments, &runtime),
+    }
+}
+
+fn prepare_clients(
+    suite: Clients,
+    arguments: &Arguments,
+    environment: BTreeMap<String, String>,
+    runtime: Arc<Runtime>,
+) -> Result<Prepared, SetupError> {
+    let path = arguments.program.clone().ok_or(SetupError::NoProgram)?;
     let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
     let ground = Arc::new(if arguments.live {
         Ground::Live(Live::parse(environment)?)
@@ -131,16 +214,15 @@ pub(crate) fn prepare(
         let place = place_of(&cluster)?;
         Ground::Local(Box::new(Local::start(&arguments.lanyard, &text, place, &runtime)?))
     });
-    let program =
-        Program::new(arguments.program.clone(), arguments.script.clone(), ground.environment());
-    let kept = Arc::clone(&ground);
-    let trials = match arguments.suite {
-        Suite::Python => python::trials(&ground, &program),
-        Suite::Rust => rust::trials(&ground, &program),
-        Suite::Go => {
+    let program = Program::new(path, arguments.script.clone(), ground.environment());
+    let kept: Arc<dyn Any> = Arc::<Ground>::clone(&ground);
+    let trials = match suite {
+        Clients::Python => python::trials(&ground, &program),
+        Clients::Rust => rust::trials(&ground, &program),
+        Clients::Go => {
             go::trials(go::Stage { ground, program, runtime, subjects: subjects_of(&cluster)? })
         }
-        Suite::Requests => {
+        Clients::Requests => {
             let accepted = arguments.accepted.as_deref().map_or(Ok(Vec::new()), load_accepted)?;
             requests::trials(requests::Stage { ground, program, runtime, accepted })
         }
@@ -168,7 +250,7 @@ fn load_accepted(path: &Path) -> Result<Vec<Accepted>, SetupError> {
 }
 
 fn place_of(cluster: &ValidatedHostedCluster) -> Result<Place, SetupError> {
-    let (_, identity) = cluster.components().next().ok_or(SetupError::NoComponent)?;
+    let (component, identity) = cluster.components().next().ok_or(SetupError::NoComponent)?;
     let suffix = cluster.azure.cloud.endpoints().map_or("vault.azure.net", |it| it.vault_suffix);
     Ok(Place {
         subscription: cluster.azure.subscription.to_string(),
@@ -176,6 +258,7 @@ fn place_of(cluster: &ValidatedHostedCluster) -> Result<Place, SetupError> {
         other_group: cluster.azure.vnet.resource_group().map(str::to_owned).unwrap_or_default(),
         vault_host: format!("{}.{suffix}", cluster.vault.name).to_ascii_lowercase(),
         vault_tenant: cluster.vault.tenant.0.to_string(),
+        component: component.name().to_owned(),
         component_secret: identity.secret_name.to_string(),
     })
 }

@@ -1,7 +1,11 @@
 //! The suites, each a list of trials.
 
+pub(crate) mod chart;
 mod clients;
+pub(crate) mod csi;
 pub(crate) mod go;
+pub(crate) mod interop;
+pub(crate) mod node;
 pub(crate) mod python;
 pub(crate) mod requests;
 pub(crate) mod rust;

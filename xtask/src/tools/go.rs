@@ -161,6 +161,11 @@ pub(super) fn install(house: &House, recipe: &Recipe) -> Result<Installed, TaskE
     Ok(Installed { version: version.to_owned(), path: place })
 }
 
+/// The directory of the programs of a tool.
+pub(crate) fn go_program(house: &House, name: &'static str) -> Result<PathBuf, TaskError> {
+    Ok(install(house, recipe(name)?)?.path)
+}
+
 /// Finds the recipe of a tool.
 pub(super) fn recipe(name: &'static str) -> Result<&'static Recipe, TaskError> {
     RECIPES.iter().find(|it| it.name == name).ok_or_else(|| TaskError::Unknown {

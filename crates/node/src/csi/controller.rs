@@ -10,11 +10,19 @@ use lanyard_grpc::csi::validate_volume_capabilities_response::Confirmed;
 use lanyard_grpc::csi::{
     ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesResponse,
     ControllerServiceCapability, CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest,
-    DeleteVolumeResponse, ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse,
-    Volume,
+    DeleteVolumeResponse, PluginCapability, ValidateVolumeCapabilitiesRequest,
+    ValidateVolumeCapabilitiesResponse, Volume, plugin_capability,
 };
 use parking_lot::Mutex;
 use tonic::{Request, Response, Status};
+
+/// What makes csi-sanity ask for a controller at all.
+pub(super) fn capability() -> PluginCapability {
+    let service = plugin_capability::Service {
+        r#type: plugin_capability::service::Type::ControllerService.into(),
+    };
+    PluginCapability { r#type: Some(plugin_capability::Type::Service(service)) }
+}
 
 /// Remembers volumes by their names.
 #[derive(Debug, Default)]

@@ -46,7 +46,11 @@ impl Identity for IdentityService {
         &self,
         _request: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
-        Ok(Response::new(GetPluginCapabilitiesResponse { capabilities: Vec::new() }))
+        #[cfg(not(feature = "sanity"))]
+        let capabilities = Vec::new();
+        #[cfg(feature = "sanity")]
+        let capabilities = vec![super::controller::capability()];
+        Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }
 
     async fn probe(

@@ -1,0 +1,161 @@
+//! Programs that run on beside a suite: drivers, providers, our own node plugin.
+
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lanyard_clock::{Clock, SystemClock};
+use rustix::process::{Pid, Signal, kill_process};
+use thiserror::Error;
+
+/// How long a program may take to end after SIGTERM.
+const FAREWELL: Duration = Duration::from_secs(15);
+
+/// How often a condition is looked at.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// A program did not run as it should.
+#[derive(Debug, Error)]
+pub(crate) enum DaemonError {
+    #[error("`{name}` could not be started or spoken to")]
+    Start {
+        name: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`{name}` ended by itself; the end of its log:\n{log}")]
+    Ended { name: String, log: String },
+    #[error("{what} after {} s; the end of the log of `{name}`:\n{log}", patience.as_secs())]
+    Late { name: String, what: String, patience: Duration, log: String },
+}
+
+/// A program that runs in the background, with its output in a file. It is killed when this is
+/// dropped.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts a program whose output goes to `NAME.log` in a directory.
+    pub(crate) fn start(
+        name: &str,
+        command: &mut Command,
+        directory: &Path,
+    ) -> Result<Self, DaemonError> {
+        let start = |source| DaemonError::Start { name: name.to_owned(), source };
+        let log = directory.join(format!("{name}.log"));
+        // A program that is started again goes on in its log.
+        let out = File::options().create(true).append(true).open(&log).map_err(start)?;
+        let err = out.try_clone().map_err(start)?;
+        let child = command.stdin(Stdio::piped()).stdout(out).stderr(err).spawn().map_err(start)?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    /// Waits until something is so, as long as the program runs.
+    pub(crate) async fn await_until(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut is_so: impl AsyncFnMut() -> bool,
+    ) -> Result<(), DaemonError> {
+        let clock = SystemClock::new();
+        let deadline = clock.monotonic() + patience;
+        while !is_so().await {
+            let (name, log) = (self.name.clone(), self.log_end());
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return Err(DaemonError::Ended { name, log });
+            }
+            if clock.monotonic() > deadline {
+                let what = format!("not {what}");
+                return Err(DaemonError::Late { name, what, patience, log });
+            }
+            clock.sleep(GLANCE).await;
+        }
+        Ok(())
+    }
+
+    /// Writes a line to the program's standard input.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), DaemonError> {
+        let start = |source| DaemonError::Start { name: self.name.clone(), source };
+        let Some(stdin) = &mut self.child.stdin else { return Ok(()) };
+        writeln!(stdin, "{line}").and_then(|()| stdin.flush()).map_err(start)
+    }
+
+    /// The file of its output.
+    pub(crate) fn log_file(&self) -> PathBuf {
+        self.log.clone()
+    }
+
+    fn log(&self) -> String {
+        fs::read(&self.log).map(|it| String::from_utf8_lossy(&it).into_owned()).unwrap_or_default()
+    }
+
+    fn log_end(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+
+    /// Asks the program to end, and makes it end if it does not.
+    pub(crate) async fn end(mut self) {
+        self.signal(Signal::TERM);
+        let clock = SystemClock::new();
+        let deadline = clock.monotonic() + FAREWELL;
+        while matches!(self.child.try_wait(), Ok(None)) && clock.monotonic() < deadline {
+            clock.sleep(GLANCE).await;
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            kill_process(pid, signal).unwrap_or_default();
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str, directory: &Path) -> Daemon {
+        Daemon::start("shell", Command::new("sh").args(["-c", script]), directory)
+            .expect("a shell starts")
+    }
+
+    #[tokio::test]
+    async fn a_program_that_ends_shows_its_log() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mut daemon = shell("echo no such flag >&2; exit 3", directory.path());
+        let patience = Duration::from_secs(20);
+        let error = daemon.await_until("ready", patience, async || false).await;
+        let error = error.expect_err("it never is");
+        assert!(error.to_string().contains("no such flag"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_program_is_asked_to_end_before_it_is_killed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let script = "trap 'echo farewell; exit 0' TERM; echo ready; while :; do sleep 0.05; done";
+        let mut daemon = shell(script, directory.path());
+        let log = daemon.log.clone();
+        let said = |word: &str| fs::read_to_string(&log).is_ok_and(|text| text.contains(word));
+        let patience = Duration::from_secs(20);
+        daemon.await_until("ready", patience, async || said("ready")).await.expect("it is");
+        daemon.end().await;
+        assert!(said("farewell"));
+    }
+}

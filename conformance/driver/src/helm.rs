@@ -1,0 +1,108 @@
+//! Helm, on the chart of the node plugin.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use thiserror::Error;
+
+/// The release that the suites install.
+const RELEASE: &str = "conformance";
+
+/// Helm did not do as it was told.
+#[derive(Debug, Error)]
+pub(crate) enum HelmError {
+    #[error("`{}` could not be started", program.display())]
+    Start {
+        program: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`helm {call}` failed: {message}")]
+    Failed { call: String, message: String },
+}
+
+/// Helm for one chart and one cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Helm {
+    program: PathBuf,
+    chart: PathBuf,
+    kubeconfig: PathBuf,
+    /// Where Helm keeps what it would keep at home.
+    home: PathBuf,
+}
+
+impl Helm {
+    /// Where the release is installed.
+    pub(crate) const NAMESPACE: &str = "kube-system";
+
+    pub(crate) fn new(program: &Path, chart: &Path, kubeconfig: &Path, home: &Path) -> Self {
+        Self {
+            program: program.to_path_buf(),
+            chart: chart.to_path_buf(),
+            kubeconfig: kubeconfig.to_path_buf(),
+            home: home.to_path_buf(),
+        }
+    }
+
+    /// The directory of the chart's CRDs.
+    pub(crate) fn crds(&self) -> String {
+        self.chart.join("files").join("crds").display().to_string()
+    }
+
+    /// `helm lint --strict`, with an image, because the chart cannot know one.
+    pub(crate) fn lint(&self) -> Result<(), HelmError> {
+        let chart = self.chart.display().to_string();
+        let image = "linux.image.repository=localhost/lanyard";
+        self.run(&["lint", "--strict", &chart, "--set", image]).map(drop)
+    }
+
+    /// The objects of a release, without a cluster.
+    pub(crate) fn template(&self, values: &Path, more: &[&str]) -> Result<String, HelmError> {
+        self.on_release("template", values, more)
+    }
+
+    /// Installs the release.
+    pub(crate) fn install(&self, values: &Path, more: &[&str]) -> Result<(), HelmError> {
+        self.on_release("install", values, more).map(drop)
+    }
+
+    /// Upgrades the release.
+    pub(crate) fn upgrade(&self, values: &Path, more: &[&str]) -> Result<(), HelmError> {
+        self.on_release("upgrade", values, more).map(drop)
+    }
+
+    /// Removes the release, if there is one, and waits until its objects are gone.
+    pub(crate) fn uninstall(&self) -> Result<(), HelmError> {
+        let arguments =
+            ["uninstall", RELEASE, "--namespace", Self::NAMESPACE, "--ignore-not-found", "--wait"];
+        self.run(&arguments).map(drop)
+    }
+
+    fn on_release(&self, verb: &str, values: &Path, more: &[&str]) -> Result<String, HelmError> {
+        let (chart, values) = (self.chart.display().to_string(), values.display().to_string());
+        let mut arguments =
+            vec![verb, RELEASE, &chart, "--namespace", Self::NAMESPACE, "--values", &values];
+        arguments.extend(more);
+        self.run(&arguments)
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<String, HelmError> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
+        for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+            command.env(name, &self.home);
+        }
+        // The proxy of the environment knows no cluster on loopback.
+        for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
+            command.env_remove(name);
+        }
+        let output = command
+            .output()
+            .map_err(|source| HelmError::Start { program: self.program.clone(), source })?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(HelmError::Failed { call: arguments.join(" "), message })
+    }
+}

@@ -1,0 +1,158 @@
+//! The Kubernetes API through `kubectl`, as people use it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use lanyard_clock::{Clock, SystemClock};
+use serde_json::Value;
+use thiserror::Error;
+
+/// How often an object is looked at.
+const GLANCE: Duration = Duration::from_millis(200);
+
+/// `kubectl` did not do as it was told.
+#[derive(Debug, Error)]
+pub(crate) enum KubectlError {
+    #[error("`{}` could not be started", program.display())]
+    Start {
+        program: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`kubectl {call}` failed: {message}")]
+    Failed { call: String, message: String },
+    #[error("`kubectl {call}` answered no JSON")]
+    Answer {
+        call: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("{what} was not so after {} s; last seen: {seen}", patience.as_secs())]
+    Late { what: String, patience: Duration, seen: String },
+}
+
+/// `kubectl` for one cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Kubectl {
+    pub(crate) fn new(program: &Path, kubeconfig: &Path) -> Self {
+        Self { program: program.to_path_buf(), kubeconfig: kubeconfig.to_path_buf() }
+    }
+
+    /// The file that says where the cluster is and who asks.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Runs `kubectl` and returns what it wrote.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String, KubectlError> {
+        self.feed(arguments, "")
+    }
+
+    /// Applies objects. The API decides, strictly: a field that it does not know is an error.
+    pub(crate) fn apply(&self, objects: &Value) -> Result<(), KubectlError> {
+        self.feed(&["apply", "--validate=strict", "--filename=-"], &objects.to_string()).map(drop)
+    }
+
+    /// Has the API read and admit objects in YAML strictly, without keeping them.
+    pub(crate) fn admit(&self, objects: &str) -> Result<(), KubectlError> {
+        let arguments = ["apply", "--dry-run=server", "--validate=strict", "--filename=-"];
+        self.feed(&arguments, objects).map(drop)
+    }
+
+    /// Reads an object.
+    pub(crate) fn read(&self, arguments: &[&str]) -> Result<Value, KubectlError> {
+        let mut whole = vec!["get", "--output=json"];
+        whole.extend(arguments);
+        let answer = self.run(&whole)?;
+        serde_json::from_str(&answer)
+            .map_err(|source| KubectlError::Answer { call: whole.join(" "), source })
+    }
+
+    /// Deletes objects and waits until they are gone; objects that are not there are no error.
+    pub(crate) fn delete(&self, arguments: &[&str]) -> Result<(), KubectlError> {
+        let mut whole = vec!["delete", "--ignore-not-found", "--timeout=90s"];
+        whole.extend(arguments);
+        self.run(&whole).map(drop)
+    }
+
+    /// Waits until an object is as `is_so` says.
+    pub(crate) async fn await_object(
+        &self,
+        what: &str,
+        patience: Duration,
+        arguments: &[&str],
+        mut is_so: impl FnMut(&Value) -> bool,
+    ) -> Result<Value, KubectlError> {
+        let clock = SystemClock::new();
+        let deadline = clock.monotonic() + patience;
+        loop {
+            let seen = self.read(arguments);
+            if let Ok(object) = &seen
+                && is_so(object)
+            {
+                return seen;
+            }
+            if clock.monotonic() > deadline {
+                let seen = match seen {
+                    Ok(object) => object.get("status").unwrap_or(&object).to_string(),
+                    Err(error) => error.to_string(),
+                };
+                return Err(KubectlError::Late { what: what.to_owned(), patience, seen });
+            }
+            clock.sleep(GLANCE).await;
+        }
+    }
+
+    /// `kubectl` without arguments of its own.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        // The proxy of the environment knows no cluster on loopback.
+        for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    fn feed(&self, arguments: &[&str], input: &str) -> Result<String, KubectlError> {
+        let start = |source| KubectlError::Start { program: self.program.clone(), source };
+        let mut command = self.command();
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(start)?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A program that ended before it read says why by its status.
+            stdin.write_all(input.as_bytes()).unwrap_or_default();
+        }
+        let Output { status, stdout, stderr } = child.wait_with_output().map_err(start)?;
+        if status.success() {
+            return Ok(String::from_utf8_lossy(&stdout).into_owned());
+        }
+        let message = String::from_utf8_lossy(&stderr).trim().to_owned();
+        Err(KubectlError::Failed { call: arguments.join(" "), message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_shows_the_call_and_what_came_back() {
+        let kubectl = Kubectl::new(Path::new("false"), Path::new("/nowhere"));
+        let error = kubectl.run(&["get", "nodes"]).expect_err("it fails");
+        assert!(error.to_string().starts_with("`kubectl get nodes` failed"), "{error}");
+    }
+
+    #[test]
+    fn an_answer_that_is_no_json_is_an_error() {
+        let kubectl = Kubectl::new(Path::new("echo"), Path::new("/nowhere"));
+        assert!(matches!(kubectl.read(&["nodes"]), Err(KubectlError::Answer { .. })));
+    }
+}

@@ -1,0 +1,65 @@
+//! What upstream's driver leaves to a sidecar: being found by the kubelet.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use lanyard_grpc::registration::registration_server::{Registration, RegistrationServer};
+use lanyard_grpc::registration::{
+    InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse,
+};
+use lanyard_grpc::{PrivateSocket, SocketError};
+use tokio::task::JoinHandle;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+/// Shows a driver to the kubelet as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Registrar {
+    server: JoinHandle<()>,
+}
+
+impl Registrar {
+    /// Shows the driver of this name at `socket` to the kubelet of this directory. Needs a runtime.
+    pub(crate) fn show(kubelet: &Path, driver: &str, socket: &Path) -> Result<Self, SocketError> {
+        let path = kubelet.join("plugins_registry").join(format!("{driver}-reg.sock"));
+        let (incoming, file) = PrivateSocket::bind(&path)?.split();
+        let shown = Shown { driver: driver.to_owned(), socket: socket.to_path_buf() };
+        let server = tokio::spawn(async move {
+            let service = RegistrationServer::new(shown);
+            // The socket goes with its server, and with it the driver from the kubelet's list.
+            let served = Server::builder().add_service(service).serve_with_incoming(incoming).await;
+            drop((served, file));
+        });
+        Ok(Self { server })
+    }
+}
+
+impl Drop for Registrar {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+struct Shown {
+    driver: String,
+    socket: PathBuf,
+}
+
+#[async_trait]
+impl Registration for Shown {
+    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
+        Ok(Response::new(PluginInfo {
+            r#type: "CSIPlugin".to_owned(),
+            name: self.driver.clone(),
+            endpoint: self.socket.display().to_string(),
+            supported_versions: vec!["1.0.0".to_owned()],
+        }))
+    }
+
+    async fn notify_registration_status(
+        &self,
+        _: Request<RegistrationStatus>,
+    ) -> Result<Response<RegistrationStatusResponse>, Status> {
+        Ok(Response::new(RegistrationStatusResponse {}))
+    }
+}

@@ -1,0 +1,126 @@
+//! The suites that run on a real cluster.
+
+use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+
+use super::{Arguments, Prepared, SetupError, load_cluster, place_of};
+use crate::ground::Local;
+use crate::helm::Helm;
+use crate::site::Site;
+use crate::suites::{chart, csi, interop, node};
+use crate::toolbox::Toolbox;
+
+/// A suite that runs on a cluster.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Suite {
+    Chart,
+    Csi,
+    Interop,
+    Node,
+}
+
+/// A site for the suite, and its trials.
+pub(super) fn prepare(
+    suite: Suite,
+    arguments: &Arguments,
+    runtime: &Arc<Runtime>,
+) -> Result<Prepared, SetupError> {
+    let tools = &Toolbox::new(&arguments.tools);
+    let site = Arc::new(Site::start(tools.path("node")?, runtime)?);
+    let ground: Arc<dyn Any> = Arc::<Site>::clone(&site);
+    let trials = match suite {
+        Suite::Chart => chart::trials(chart::Stage {
+            helm: helm(&arguments.repository, tools, &site)?,
+            site,
+            golden: arguments.repository.join("conformance").join("kubernetes").join("chart"),
+            bless: arguments.bless,
+        }),
+        Suite::Csi => csi::trials(&csi_stage(arguments, tools, &site)?)?,
+        Suite::Interop => interop::trials(interop_stage(arguments, tools, &site)?),
+        Suite::Node => node::trials(node_stage(arguments, tools, &site)?),
+    };
+    Ok(Prepared { trials, ground })
+}
+
+fn helm(repository: &Path, tools: &Toolbox, site: &Site) -> Result<Helm, SetupError> {
+    let chart = repository.join("charts").join("lanyard-node");
+    let home = site.directory().join("helm");
+    Ok(Helm::new(tools.path("helm")?, &chart, site.kubectl.kubeconfig(), &home))
+}
+
+fn csi_stage(
+    arguments: &Arguments,
+    tools: &Toolbox,
+    site: &Arc<Site>,
+) -> Result<csi::Stage, SetupError> {
+    let stage = csi::Stage {
+        site: Arc::clone(site),
+        csi_sanity: tools.path("csi-sanity")?.to_path_buf(),
+        mock_provider: tools.path("mock-provider")?.to_path_buf(),
+        lanyard: arguments.lanyard.clone(),
+        lanyard_for_sanity: tools.path("lanyard-for-sanity")?.to_path_buf(),
+    };
+    stage.prepare(&crds(arguments)).map_err(SetupError::Objects)?;
+    Ok(stage)
+}
+
+/// The directory of the chart's CRDs.
+fn crds(arguments: &Arguments) -> String {
+    arguments.repository.join("charts/lanyard-node/files/crds").display().to_string()
+}
+
+fn interop_stage(
+    arguments: &Arguments,
+    tools: &Toolbox,
+    site: &Arc<Site>,
+) -> Result<interop::Stage, SetupError> {
+    let program = |name| tools.path(name).map(Path::to_path_buf);
+    let programs = interop::Programs {
+        lanyard: arguments.lanyard.clone(),
+        driver_1_5: program("driver-1.5")?,
+        driver_1_6: program("driver-1.6")?,
+        azure_provider: program("azure-provider")?,
+        mock_provider: program("mock-provider")?,
+    };
+    let azure = Arc::new(local_azure(arguments, site)?);
+    let stage = interop::Stage { site: Arc::clone(site), azure, programs };
+    stage.prepare(&crds(arguments)).map_err(SetupError::Objects)?;
+    Ok(stage)
+}
+
+fn node_stage(
+    arguments: &Arguments,
+    tools: &Toolbox,
+    site: &Arc<Site>,
+) -> Result<node::Stage, SetupError> {
+    let azure = Arc::new(local_azure(arguments, site)?);
+    let images = node::Images {
+        lanyard: load(tools.path("lanyard-image")?, site)?,
+        witness: load(tools.path("witness-image")?, site)?,
+    };
+    let upstream =
+        (tools.path("driver-1.6")?.to_path_buf(), tools.path("azure-provider")?.to_path_buf());
+    let helm = helm(&arguments.repository, tools, site)?;
+    let stage = node::Stage::new(Arc::clone(site), azure, helm, images, upstream);
+    stage.prepare().map_err(SetupError::Objects)?;
+    Ok(stage)
+}
+
+/// Gives the node an image, and returns the name that it has there.
+fn load(archive: &Path, site: &Site) -> Result<String, SetupError> {
+    let said = site.runtime.block_on(site.cluster.load(archive)).map_err(SetupError::Image)?;
+    let name = said.split_whitespace().find(|word| word.contains('/') && word.contains(':'));
+    name.map(str::to_owned).ok_or_else(|| SetupError::UnnamedImage {
+        archive: archive.to_path_buf(),
+        said: said.clone(),
+    })
+}
+
+fn local_azure(arguments: &Arguments, site: &Site) -> Result<Local, SetupError> {
+    let (text, cluster) = load_cluster(&arguments.hosted_cluster)?;
+    let place = place_of(&cluster)?;
+    Ok(Local::start(&arguments.lanyard, &text, place, &site.runtime)?)
+}

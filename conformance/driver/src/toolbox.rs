@@ -1,0 +1,71 @@
+//! Programs that are not ours, by the names under which the tool cache knows them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// `NAME=PATH`, as an argument.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedTool {
+    name: String,
+    path: PathBuf,
+}
+
+/// The argument is not of that form.
+#[derive(Debug, Error)]
+#[error("`{0}` is not NAME=PATH")]
+pub(crate) struct ParseNamedToolError(String);
+
+impl FromStr for NamedTool {
+    type Err = ParseNamedToolError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split_once('=') {
+            Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+                Ok(Self { name: name.to_owned(), path: PathBuf::from(path) })
+            }
+            _ => Err(ParseNamedToolError(text.to_owned())),
+        }
+    }
+}
+
+/// A suite needs a program that nobody gave.
+#[derive(Debug, Error)]
+#[error("the suite needs `--tool {0}=PATH`")]
+pub(crate) struct AbsentTool(&'static str);
+
+/// The programs of a suite.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Toolbox(BTreeMap<String, PathBuf>);
+
+impl Toolbox {
+    /// The programs that were given; a later one of the same name wins.
+    pub(crate) fn new(tools: &[NamedTool]) -> Self {
+        Self(tools.iter().map(|tool| (tool.name.clone(), tool.path.clone())).collect())
+    }
+
+    /// The program of this name.
+    pub(crate) fn path(&self, name: &'static str) -> Result<&Path, AbsentTool> {
+        self.0.get(name).map(PathBuf::as_path).ok_or(AbsentTool(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_are_found_by_name_and_an_absent_one_is_named() {
+        let tools: Vec<NamedTool> =
+            ["helm=/a/helm", "helm=/b/helm"].map(|it| it.parse().expect("it is one")).to_vec();
+        let toolbox = Toolbox::new(&tools);
+        assert_eq!(toolbox.path("helm").expect("it is there"), Path::new("/b/helm"));
+        let absent = toolbox.path("etcd").expect_err("it is not there");
+        assert!(absent.to_string().contains("--tool etcd="), "{absent}");
+        for wrong in ["helm", "=/a", "helm="] {
+            assert!(wrong.parse::<NamedTool>().is_err(), "{wrong}");
+        }
+    }
+}
