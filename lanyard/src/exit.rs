@@ -3,6 +3,8 @@
 use std::fmt;
 use std::process::ExitCode;
 
+use lanyard_vocabulary::causes;
+
 /// The exit codes of lanyard. They are stable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -70,21 +72,6 @@ impl CommandError {
         eprintln!("{self}");
         self.exit.into()
     }
-}
-
-/// An error and its causes in one line. A transparent error, whose text is its cause's, is told
-/// once.
-pub(crate) fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 impl fmt::Display for CommandError {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lanyard_vocabulary::{Component, Hop, Outcome};
+use lanyard_vocabulary::{Component, Hop, Outcome, causes};
 use serde::Serialize;
 
 /// The whole report; its JSON form is the output of `lanyard up --output json`.
@@ -73,16 +73,7 @@ impl Failure {
 
     /// A failure from an error and its causes, none of which repeats another.
     pub fn of(error: &dyn std::error::Error, hint: impl Into<String>) -> Self {
-        let mut detail = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !text.is_empty() && !detail.contains(&text) {
-                detail = format!("{detail}: {text}");
-            }
-            cause = error.source();
-        }
-        Self { detail, hint: hint.into() }
+        Self { detail: causes(error), hint: hint.into() }
     }
 }
 

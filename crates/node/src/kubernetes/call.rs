@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use kube::Client;
 use lanyard_clock::SharedClock;
+use lanyard_vocabulary::causes;
 
 use super::access::{AccessError, ApiAccess};
 use crate::metrics::NodeMetrics;
@@ -243,7 +244,7 @@ impl ApiError {
                 let problem = format!("{:?}, line {}", source.classify(), source.line());
                 Self::Unreadable { action, problem }
             }
-            other => Self::Unreached { action, problem: chain_of(other) },
+            other => Self::Unreached { action, problem: causes(other) },
         }
     }
 
@@ -261,21 +262,6 @@ impl ApiError {
 
 fn comma(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(", {reason}") }
-}
-
-/// An error with its causes. Those of hyper say only the last thing in the last place.
-pub(crate) fn chain_of(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);

@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use lanyard_api::{ParameterProblem, ProviderParameters};
 use lanyard_credential::document::CredentialDocument;
 use lanyard_keyvault::{Demand, MountedFile, NodeVaults, Priority, ReadOrder, VaultReading};
-use lanyard_vocabulary::OutcomeCode;
+use lanyard_vocabulary::{OutcomeCode, causes};
 
-use self::refusal::{chain, refusal_of};
+use self::refusal::refusal_of;
 use self::stale::StaleWish;
 use crate::path::FilePath;
 use crate::provider::{
@@ -95,7 +95,7 @@ impl Provider for AzureProvider {
         let parameters = request.class.parse_parameters().map_err(|problems| {
             let hints = problems.problems().iter().filter_map(ParameterProblem::hint);
             let hint = hints.collect::<Vec<_>>().join("; ");
-            let refusal = Refusal::new(OutcomeCode::SecretProviderClassInvalid, chain(&problems));
+            let refusal = Refusal::new(OutcomeCode::SecretProviderClassInvalid, causes(&problems));
             if hint.is_empty() { refusal } else { refusal.with_hint(hint) }
         })?;
         let order = ReadOrder {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use lanyard_vocabulary::OutcomeCode;
+use lanyard_vocabulary::{OutcomeCode, causes};
 
-use super::failure::{PublishFailure, chain};
+use super::failure::PublishFailure;
 use super::mounted::Mounted;
 use crate::guard::{Judgement, OlderCredential, judge, keep_mounted};
 use crate::marker::{Marker, MountedObject};
@@ -57,7 +57,7 @@ impl Supply {
         let load = |path: &_| Volume::load_file(&mounted.volume, path);
         keep_mounted(&mut self.filling, &judgement.refused, &stamps, load).map_err(|error| {
             let reasons: Vec<_> = judgement.refused.iter().map(ToString::to_string).collect();
-            let message = format!("{}: {}", reasons.join("; "), chain(&error));
+            let message = format!("{}: {}", reasons.join("; "), causes(&error));
             PublishFailure::new(OutcomeCode::CredentialOlder, message)
         })?;
         for accepted in &judgement.accepted {

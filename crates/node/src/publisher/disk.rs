@@ -1,12 +1,12 @@
 //! What the publisher does to the disk. All of it blocks.
 
 use lanyard_clock::SharedClock;
-use lanyard_vocabulary::OutcomeCode;
+use lanyard_vocabulary::{OutcomeCode, causes};
 use tonic::Code;
 
 use super::contents::{Contents, Supply};
 use super::decide::{Content, Plan, Seen, content_of, decide};
-use super::failure::{PublishFailure, chain};
+use super::failure::PublishFailure;
 use super::mounted::Mounted;
 use super::place::{MountId, Place, Standing};
 use crate::audit::{AuditEvent, AuditTrail, ReadBy};
@@ -65,7 +65,7 @@ impl Found {
         if marker.is_none()
             && let Err(error) = mount.harden()
         {
-            tracing::warn!(error = chain(&error), "a volume of another driver keeps its options");
+            tracing::warn!(error = causes(&error), "a volume of another driver keeps its options");
         }
         volume.lies_on(mount);
         let now = desk.clock.now();
@@ -132,7 +132,7 @@ fn open(desk: &Desk, root: Directory, id: MountId) -> Result<Found, PublishError
     let marker = note.and_then(|note| match Marker::parse(&note, &desk.driver) {
         Ok(marker) => Some(marker),
         Err(error) => {
-            tracing::warn!(dir = %volume.dir().display(), error = chain(&error), "no marker");
+            tracing::warn!(dir = %volume.dir().display(), error = causes(&error), "no marker");
             None
         }
     });
@@ -287,7 +287,7 @@ fn write(
 pub(super) fn note(desk: &Desk, volume: &Volume, marker: &Marker) -> Result<(), PublishFailure> {
     let text = marker
         .to_json(&desk.driver)
-        .map_err(|error| PublishFailure::new(OutcomeCode::FileWriteError, chain(&error)))?;
+        .map_err(|error| PublishFailure::new(OutcomeCode::FileWriteError, causes(&error)))?;
     volume.write_marker(&text).map_err(|error| of_file(&error))
 }
 

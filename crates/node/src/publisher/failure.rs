@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use lanyard_keyvault::{Pod, RetryClass};
-use lanyard_vocabulary::{Healing, OutcomeCode};
+use lanyard_vocabulary::{Healing, OutcomeCode, causes};
 use tonic::Code;
 
 use super::decide::Obstacle;
@@ -81,7 +81,7 @@ impl PublishFailure {
 
     /// One of the node's own making: the code says where, the error what.
     pub(super) fn of_volume(code: OutcomeCode, error: &PublishError) -> Self {
-        let failure = Self::new(code, chain(error)).told_as(match error {
+        let failure = Self::new(code, causes(error)).told_as(match error {
             PublishError::Payload { .. } => Code::InvalidArgument,
             _ if error.is_transient() => Code::Unavailable,
             _ => Code::Internal,
@@ -117,7 +117,7 @@ impl From<Refusal> for PublishFailure {
 
 impl From<ClassError> for PublishFailure {
     fn from(error: ClassError) -> Self {
-        Self::new(error.code(), chain(&error)).with_hint(error.hint())
+        Self::new(error.code(), causes(&error)).with_hint(error.hint())
     }
 }
 
@@ -151,17 +151,6 @@ const fn grpc_code(code: OutcomeCode, retry: RetryClass) -> Code {
         },
         _ => Code::Unavailable,
     }
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _infallible = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::decide::Plan;
 use super::disk::{self, Desk};
-use super::failure::{PublishFailure, chain};
+use super::failure::PublishFailure;
 use super::mounted::Mounted;
 use super::place::Place;
 use super::{Engine, blocking};
 use crate::error::PublishError;
 use crate::mount_table::MountTable;
-use lanyard_vocabulary::OutcomeCode;
+use lanyard_vocabulary::{OutcomeCode, causes};
 
 /// What an earlier process left.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Engine {
                 }
                 Ok(None) => {}
                 Err(failure) => {
-                    let error = chain(&failure);
+                    let error = causes(&failure);
                     tracing::warn!(target_path = %point.display(), error, "not taken over");
                     recovered.problems.push((point, failure));
                 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lanyard_keyvault::Pod;
-use lanyard_vocabulary::OutcomeCode;
+use lanyard_vocabulary::{OutcomeCode, causes};
 use parking_lot::Mutex;
 
 use super::Engine;
-use super::failure::{PublishFailure, chain};
+use super::failure::PublishFailure;
 use super::lane::Turn;
 use crate::order::MountOrder;
 use crate::reporter::{Notice, NoticeKind};
@@ -79,7 +79,7 @@ impl Engine {
         let deadline = self.settings.report_deadline;
         let reported = tokio::select! {
             reported = self.parts.reporter.report(&report) => {
-                reported.map_err(|error| chain(&error))
+                reported.map_err(|error| causes(&error))
             }
             () = self.parts.clock.sleep(deadline) => {
                 Err(format!("the status was not written in {} s", deadline.as_secs()))

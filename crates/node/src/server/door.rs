@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lanyard_clock::SharedClock;
-use lanyard_grpc::{Incoming, PrivateSocket, SocketError, SocketFile};
+use lanyard_grpc::{Incoming, PrivateSocket, SocketFile};
 use lanyard_telemetry::Gate;
+use lanyard_vocabulary::causes;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::service::Routes;
@@ -69,7 +70,7 @@ impl Door {
                     return Ok(Some(socket.split()));
                 }
                 Err(error) if error.is_transient() => {
-                    let reason = reason(&error);
+                    let reason = causes(&error);
                     if told.as_ref() != Some(&reason) {
                         tracing::warn!(hint = error.hint(), "{reason}; trying again");
                         self.gate.close(reason.clone());
@@ -119,16 +120,6 @@ impl Door {
     fn broken(&self, ended: Result<(), tonic::transport::Error>) -> ServeError {
         ServeError::Ended { path: self.path.clone(), source: ended.err() }
     }
-}
-
-fn reason(error: &SocketError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// How soon a lost socket is noticed, and a taken one tried again.

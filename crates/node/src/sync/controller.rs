@@ -10,7 +10,7 @@ use kube::Api;
 use kube::runtime::watcher;
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_keyvault::Pod;
-use lanyard_vocabulary::OutcomeCode;
+use lanyard_vocabulary::{OutcomeCode, causes};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::desired::{SecretProblems, desired_secret, files_of};
@@ -21,7 +21,7 @@ use super::schedule::{Schedule, StatusKey};
 use super::secrets::{SecretError, Secrets};
 use super::selection::{Place, Unfit, select_volume};
 use crate::classes::{ClassError, ClassSource};
-use crate::kubernetes::call::{ApiError, KubernetesApi, Patience, backoff, chain_of};
+use crate::kubernetes::call::{ApiError, KubernetesApi, Patience, backoff};
 use crate::kubernetes::{EventQueue, KubeClasses, node_label_value};
 use crate::reporter::{Notice, NoticeKind};
 
@@ -235,13 +235,7 @@ impl SecretSync {
                 }),
             };
             if let Err(error) = made {
-                tracing::warn!(
-                    namespace,
-                    class = name,
-                    hint = error.hint(),
-                    "{}",
-                    chain_of(&error)
-                );
+                tracing::warn!(namespace, class = name, hint = error.hint(), "{}", causes(&error));
                 first = first.or(Some(error));
             }
         }
@@ -301,7 +295,7 @@ impl SecretSync {
         if std::mem::replace(&mut followed.told, true) {
             return;
         }
-        let message = format!("{}; {}", chain_of(error), error.hint());
+        let message = format!("{}; {}", causes(error), error.hint());
         self.tell(status, NoticeKind::Failed(OutcomeCode::SecretNotSynced), message);
     }
 

@@ -13,11 +13,11 @@ use lanyard_credential::{
     ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError, TokenTransport,
     TokenTransportOptions,
 };
-use lanyard_vocabulary::Cloud;
+use lanyard_vocabulary::{Cloud, causes};
 use serde::Serialize;
 use url::Url;
 
-use crate::exit::{CommandError, CommandResult, Exit, causes};
+use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output::{self, Format};
 use crate::settings::Environment;
 

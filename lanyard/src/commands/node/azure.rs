@@ -16,10 +16,11 @@ use lanyard_keyvault::{
 use lanyard_node::audit::AuditTrail;
 use lanyard_node::policy::{GuardedProvider, PolicyKeeper, PolicyMode};
 use lanyard_node::{ApiAccess, AzureProvider, AzureProviderSettings, NodeMetrics, Provider};
+use lanyard_vocabulary::causes;
 
 use super::counted_client::CountedClient;
 use super::flags::{AzureArgs, NodeArgs, PolicyModeName};
-use crate::exit::{CommandError, causes};
+use crate::exit::CommandError;
 use crate::settings::Environment;
 
 /// Who looks at what the provider does.

@@ -12,10 +12,11 @@ use lanyard_node::{
     SecretSync, SecretSyncSettings,
 };
 use lanyard_telemetry::{Gate, Readiness};
+use lanyard_vocabulary::causes;
 
 use super::flags::{KubernetesArgs, NodeArgs};
 use super::settings::NodeSettings;
-use crate::exit::{CommandError, causes};
+use crate::exit::CommandError;
 use crate::settings::Environment;
 
 /// The node's side of the Kubernetes API.

@@ -18,6 +18,7 @@ use lanyard_telemetry::{
     BuildInfo, Gate, Listening, MetricsPage, ProcessMetrics, Readiness, health_routes,
     metrics_routes,
 };
+use lanyard_vocabulary::causes;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
@@ -25,7 +26,7 @@ use super::azure;
 use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
 use super::kubernetes::{self, Cluster, Surroundings};
 use super::settings::NodeSettings;
-use crate::exit::{CommandError, CommandResult, Exit, causes};
+use crate::exit::{CommandError, CommandResult, Exit};
 use crate::settings::Environment;
 use crate::signals::Signals;
 

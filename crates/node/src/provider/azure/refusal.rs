@@ -1,36 +1,19 @@
 //! What an error of the vaults is called where people look.
 
-use std::error::Error;
-
 use lanyard_credential::TokenError;
 use lanyard_keyvault::{FetchError, IdentityError, NodeVaultError, ReaderError, VaultError};
-use lanyard_vocabulary::OutcomeCode;
+use lanyard_vocabulary::{OutcomeCode, causes};
 
 use crate::provider::Refusal;
 
 /// The refusal that an error stands for.
 pub(super) fn refusal_of(error: &NodeVaultError) -> Refusal {
-    let refusal = Refusal::new(code_of(error), chain(error));
+    let refusal = Refusal::new(code_of(error), causes(error));
     let refusal = match error.hint() {
         Some(hint) => refusal.with_hint(hint),
         None => refusal,
     };
     Refusal { retry: error.retry(), ..refusal }
-}
-
-/// An error and its causes, each said once.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let told = cause.to_string();
-        // Errors of the SDK repeat what is inside them.
-        if !text.contains(&told) {
-            text = format!("{text}: {told}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 fn code_of(error: &NodeVaultError) -> OutcomeCode {
