@@ -5,6 +5,7 @@
 //! a machine is at the moment is no property of a change.
 
 mod credential;
+mod node;
 mod row;
 
 use std::fs;
@@ -31,6 +32,8 @@ pub(crate) struct Arguments {
 enum Bench {
     /// Cached tokens, cold scopes, hanging and refusing services, and reloads of the credential library
     Credential,
+    /// Memory, mounts, republishes, requests and writes of the node plugin
+    Node,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -55,6 +58,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
     }
     let rows = match arguments.bench {
         Bench::Credential => credential::measure(house, cores)?,
+        Bench::Node => node::measure(house)?,
     };
     match arguments.output {
         Output::Table => row::table(&rows).iter().for_each(|line| process::say(line)),

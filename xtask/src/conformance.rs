@@ -2,6 +2,7 @@
 
 mod programs;
 
+use std::path::Path;
 use std::process::Command;
 
 use clap::ValueEnum;
@@ -134,19 +135,34 @@ fn driver(
         return api_driver(house, kubernetes);
     }
     let flags = programs::flags(house, suite, kubernetes)?;
+    build_driver(house)?;
+    Ok(command(house, suite.name(), flags))
+}
+
+fn build_driver(house: &House) -> Result<(), TaskError> {
     let mut build = house.cargo();
     build.args(["build", "--locked", "--package", "lanyard", "--package", "lanyard-conformance"]);
-    process::run(&mut build)?;
+    process::run(&mut build)
+}
+
+fn command(house: &House, suite: &str, flags: Vec<programs::Flag>) -> Command {
     let binaries = house.debug_binaries();
     let mut command = Command::new(binaries.join("lanyard-conformance"));
-    command.current_dir(house.root()).arg(suite.name());
+    command.current_dir(house.root()).arg(suite);
     command.arg("--lanyard").arg(binaries.join("lanyard"));
     command.arg("--hosted-cluster").arg(house.root().join("examples").join("hostedcluster.yaml"));
     command.arg("--repository").arg(house.root());
     for flag in flags {
         command.args(flag);
     }
-    Ok(command)
+    command
+}
+
+/// The command that measures the node side, with a released binary of ours.
+pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command, TaskError> {
+    let flags = programs::for_measuring(house, lanyard)?;
+    build_driver(house)?;
+    Ok(command(house, "measure", flags))
 }
 
 /// Builds the judge of the Kubernetes API and returns the command that runs it.

@@ -56,6 +56,11 @@ impl Daemon {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
+    /// The process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until something is so, as long as the program runs.
     pub(crate) async fn await_until(
         &mut self,

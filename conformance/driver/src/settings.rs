@@ -59,6 +59,9 @@ pub(crate) struct Arguments {
     /// The repository, for the chart and for what is compared with it
     #[arg(long, value_name = "DIR", default_value = ".")]
     repository: PathBuf,
+    /// Where numbers go, for `measure`
+    #[arg(long, value_name = "FILE", default_value = "measurements.json")]
+    measurements: PathBuf,
     /// Write down what is rendered instead of comparing it, for the suite `chart`
     #[arg(long)]
     bless: bool,
@@ -74,6 +77,8 @@ enum Suite {
     Csi,
     Interop,
     Node,
+    /// No suite of judges: numbers for `cargo xtask bench node`
+    Measure,
 }
 
 /// What a suite runs on.
@@ -103,6 +108,7 @@ impl Suite {
             Self::Csi => Kind::Kubernetes(on_kubernetes::Suite::Csi),
             Self::Interop => Kind::Kubernetes(on_kubernetes::Suite::Interop),
             Self::Node => Kind::Kubernetes(on_kubernetes::Suite::Node),
+            Self::Measure => Kind::Kubernetes(on_kubernetes::Suite::Measure),
         }
     }
 }

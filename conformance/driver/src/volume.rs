@@ -13,9 +13,11 @@ use std::time::Duration;
 use lanyard_grpc::csi;
 use lanyard_grpc::csi::node_client::NodeClient;
 use rustix::mount::{UnmountFlags, unmount};
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 use tonic::{Request, Status};
+
+use crate::peers::NODE;
 
 /// The kubelet's own deadline for a call.
 const DEADLINE: Duration = Duration::from_mins(2);
@@ -81,6 +83,27 @@ impl Volume {
     /// The name of its `SecretProviderClassPodStatus`.
     pub(crate) fn status_name(&self) -> String {
         format!("{}-{}-{}", self.pod, self.namespace, self.class)
+    }
+
+    /// Its pod, on the node that nobody runs.
+    pub(crate) fn pod_object(&self) -> Value {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": { "name": self.pod, "namespace": self.namespace },
+            "spec": {
+                "nodeName": NODE,
+                "containers": [{ "name": "nobody", "image": "none" }],
+                "volumes": [{
+                    "name": "secrets",
+                    "csi": {
+                        "driver": "secrets-store.csi.k8s.io",
+                        "readOnly": true,
+                        "volumeAttributes": { "secretProviderClass": self.class },
+                    },
+                }],
+            },
+        })
     }
 
     fn publish_request(&self) -> csi::NodePublishVolumeRequest {

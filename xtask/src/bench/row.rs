@@ -24,6 +24,11 @@ pub(super) enum Goal {
     AtMostTimes(f64, &'static str),
     /// At least this many times another number of ours.
     AtLeastTimes(f64, &'static str),
+    /// At most this many times the peer's number, and at most a number of its own if there is one.
+    AtMostOfPeer {
+        factor: f64,
+        limit: Option<f64>,
+    },
 }
 
 /// A library that we are compared with.
@@ -91,7 +96,8 @@ pub(super) fn rows(
 fn rows_of(ourselves: &str, metric: &Metric, numbers: &Numbers<'_>) -> Result<Vec<Row>, String> {
     let ours = numbers.find(ourselves, metric.name)?;
     let limit = match metric.goal {
-        Goal::None => None,
+        // The peer's number is not known yet.
+        Goal::None | Goal::AtMostOfPeer { .. } => None,
         Goal::AtMost(value) | Goal::Exactly(value) => Some(value),
         Goal::AtMostTimes(factor, of) | Goal::AtLeastTimes(factor, of) => {
             Some(factor * numbers.find(ourselves, of)?.value)
@@ -110,10 +116,10 @@ fn rows_of(ourselves: &str, metric: &Metric, numbers: &Numbers<'_>) -> Result<Ve
     if metric.peers.is_empty() {
         return Ok(vec![alone]);
     }
-    metric.peers.iter().map(|peer| beside(&alone, peer, numbers)).collect()
+    metric.peers.iter().map(|peer| beside(&alone, metric.goal, peer, numbers)).collect()
 }
 
-fn beside(alone: &Row, peer: &Peer, numbers: &Numbers<'_>) -> Result<Row, String> {
+fn beside(alone: &Row, goal: Goal, peer: &Peer, numbers: &Numbers<'_>) -> Result<Row, String> {
     if let Some(absence) = peer.absence {
         return Ok(Row { peer: Some(format!("{} ({absence})", peer.name)), ..alone.clone() });
     }
@@ -122,15 +128,22 @@ fn beside(alone: &Row, peer: &Peer, numbers: &Numbers<'_>) -> Result<Row, String
         return Err(format!("{}: {} in {}", peer.name, alone.metric, alone.unit));
     }
     let ratio = (theirs.value > 0.0).then(|| alone.ours / theirs.value);
+    let met = match goal {
+        Goal::AtMostOfPeer { factor, limit } => {
+            let limit = limit.unwrap_or(f64::INFINITY).min(factor * theirs.value);
+            Some(goal.is_met(alone.ours, limit))
+        }
+        _ => alone.met,
+    };
     let peer = Some(peer.name.to_owned());
-    Ok(Row { peer, peer_value: Some(theirs.value), ratio, ..alone.clone() })
+    Ok(Row { peer, peer_value: Some(theirs.value), ratio, met, ..alone.clone() })
 }
 
 impl Goal {
     fn is_met(self, value: f64, limit: f64) -> bool {
         match self {
             Self::None => true,
-            Self::AtMost(_) | Self::AtMostTimes(..) => value <= limit,
+            Self::AtMost(_) | Self::AtMostTimes(..) | Self::AtMostOfPeer { .. } => value <= limit,
             Self::AtLeastTimes(..) => value >= limit,
             Self::Exactly(_) => (value - limit).abs() < f64::EPSILON,
         }
@@ -143,6 +156,10 @@ impl Goal {
             Self::Exactly(value) => Some(format!("= {value}")),
             Self::AtMostTimes(factor, of) => Some(format!("≤ {factor} × {of}")),
             Self::AtLeastTimes(factor, of) => Some(format!("≥ {factor} × {of}")),
+            Self::AtMostOfPeer { factor, limit: None } => Some(format!("≤ {factor} × peer's")),
+            Self::AtMostOfPeer { factor, limit: Some(limit) } => {
+                Some(format!("≤ {limit}, ≤ {factor} × peer's"))
+            }
         }
     }
 }
@@ -248,6 +265,21 @@ mod tests {
         for (goal, met) in cases {
             let rows = rows("us", &[metric("b", goal, &[])], &measurements).expect("all is there");
             assert_eq!(rows[0].met, met, "{goal:?}");
+        }
+    }
+
+    #[test]
+    fn a_goal_beside_a_peer_holds_ours_to_both_numbers() {
+        let measurements = [measured("us", "a", 50.0), measured("peer 1", "a", 200.0)];
+        for (factor, limit, met) in [
+            (0.25, None, true),
+            (0.2, None, false),
+            (0.25, Some(50.0), true),
+            (0.25, Some(49.0), false),
+        ] {
+            let goal = Goal::AtMostOfPeer { factor, limit };
+            let rows = rows("us", &[metric("a", goal, &[PEER])], &measurements);
+            assert_eq!(rows.expect("all is there")[0].met, Some(met), "{goal:?}");
         }
     }
 

@@ -64,6 +64,17 @@ pub(super) fn flags(
     })
 }
 
+/// The programs of the benchmark of the node plugin.
+pub(super) fn for_measuring(house: &House, lanyard: &Path) -> Result<Vec<Flag>, TaskError> {
+    let go = |name| tools::go_program(house, name);
+    Ok(vec![
+        node(house, KubernetesVersion::V1_36)?,
+        tool("driver-1.6", &go("secrets-store-csi-driver-1.6")?.join(DRIVER)),
+        tool("azure-provider", &go("azure-provider")?.join(PROVIDER)),
+        tool("lanyard-released", lanyard),
+    ])
+}
+
 const DRIVER: &str = "secrets-store-csi-driver";
 const PROVIDER: &str = "secrets-store-csi-driver-provider-azure";
 

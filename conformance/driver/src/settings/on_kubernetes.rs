@@ -10,7 +10,7 @@ use super::{Arguments, Prepared, SetupError, load_cluster, place_of};
 use crate::ground::Local;
 use crate::helm::Helm;
 use crate::site::Site;
-use crate::suites::{chart, csi, interop, node};
+use crate::suites::{chart, csi, interop, measure, node};
 use crate::toolbox::Toolbox;
 
 /// A suite that runs on a cluster.
@@ -20,6 +20,7 @@ pub(super) enum Suite {
     Csi,
     Interop,
     Node,
+    Measure,
 }
 
 /// A site for the suite, and its trials.
@@ -41,6 +42,15 @@ pub(super) fn prepare(
         Suite::Csi => csi::trials(&csi_stage(arguments, tools, &site)?)?,
         Suite::Interop => interop::trials(interop_stage(arguments, tools, &site)?),
         Suite::Node => node::trials(node_stage(arguments, tools, &site)?),
+        Suite::Measure => measure::trials(measure::Stage {
+            azure: Arc::new(local_azure(arguments, &site)?),
+            lanyard: tools.path("lanyard-released")?.to_path_buf(),
+            driver: tools.path("driver-1.6")?.to_path_buf(),
+            provider: tools.path("azure-provider")?.to_path_buf(),
+            crds: crds(arguments),
+            output: arguments.measurements.clone(),
+            site,
+        }),
     };
     Ok(Prepared { trials, ground })
 }

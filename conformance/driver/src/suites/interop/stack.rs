@@ -10,7 +10,7 @@ use super::{NAMESPACE, Stage, chain};
 use crate::classes::{self, Mode};
 use crate::daemon::Daemon;
 use crate::ground::Holder;
-use crate::peers::{NODE, Nook, Rotation, RunningDriver, SharedDirectory};
+use crate::peers::{Nook, Rotation, RunningDriver, SharedDirectory};
 use crate::program::Inputs;
 use crate::volume::{FileSeen, NodePlugin, Volume};
 
@@ -88,7 +88,7 @@ impl<'a> Stack<'a> {
     /// collected, and drivers that look for the pod would find none.
     pub(super) fn give_pod(&self, volume: &mut Volume) -> Result<(), Failed> {
         let kubectl = &self.stage.site.kubectl;
-        kubectl.apply(&pod(volume)).map_err(chain)?;
+        kubectl.apply(&volume.pod_object()).map_err(chain)?;
         let found = kubectl.read(&["pod", &volume.pod, "--namespace", NAMESPACE]).map_err(chain)?;
         let uid = found["metadata"]["uid"].as_str().ok_or("the pod has no id")?;
         uid.clone_into(&mut volume.uid);
@@ -168,24 +168,4 @@ const fn mode(holder: Holder) -> Mode {
         // The guest with a certificate signs in by no mode of a volume.
         Holder::Federated | Holder::Certificate => Mode::WorkloadIdentity,
     }
-}
-
-fn pod(volume: &Volume) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": volume.pod, "namespace": NAMESPACE },
-        "spec": {
-            "nodeName": NODE,
-            "containers": [{ "name": "nobody", "image": "none" }],
-            "volumes": [{
-                "name": "secrets",
-                "csi": {
-                    "driver": "secrets-store.csi.k8s.io",
-                    "readOnly": true,
-                    "volumeAttributes": { "secretProviderClass": volume.class },
-                },
-            }],
-        },
-    })
 }
