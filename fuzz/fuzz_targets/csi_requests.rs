@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
-use lanyard_grpc::csi::{
-    NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability,
-};
+use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, VolumeCapability};
 use lanyard_node::OrderRules;
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
