@@ -160,8 +160,10 @@ impl fmt::Display for IntervalProblem {
     }
 }
 
-/// Go's grammar without the sign: one or more of decimal number and unit; `0` needs no unit.
-fn parse_go_duration(text: &str) -> Option<Duration> {
+/// A duration as Go's `time.ParseDuration` reads it, without a sign: one or more of decimal number
+/// and unit (`90s`, `1h30m`, `1.5h`); `0` needs no unit. Nothing for what is none, and for what does
+/// not fit into 64 bits of nanoseconds.
+pub fn parse_go_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }

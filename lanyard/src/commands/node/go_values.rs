@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use lanyard_node::rotation::parse_go_duration;
+
 /// A boolean of Go's `strconv.ParseBool`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GoBool(pub(super) bool);
@@ -29,35 +31,10 @@ impl FromStr for GoDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        parse_duration(text).map(Self).ok_or_else(|| "give a duration such as 90s or 1h30m".into())
+        parse_go_duration(text)
+            .map(Self)
+            .ok_or_else(|| "give a duration such as 90s or 1h30m".into())
     }
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut total = Duration::ZERO;
-    while !rest.is_empty() {
-        let digits = rest.find(|it: char| !it.is_ascii_digit() && it != '.')?;
-        let (number, tail) = rest.split_at(digits);
-        let end = tail.find(|it: char| it.is_ascii_digit() || it == '.').unwrap_or(tail.len());
-        let (unit, tail) = tail.split_at(end);
-        let seconds = match unit {
-            "h" => 3600.0,
-            "m" => 60.0,
-            "s" => 1.0,
-            "ms" => 1e-3,
-            "us" | "µs" => 1e-6,
-            "ns" => 1e-9,
-            _ => return None,
-        };
-        let number: f64 = number.parse().ok()?;
-        total = total.checked_add(Duration::try_from_secs_f64(number * seconds).ok()?)?;
-        rest = tail;
-    }
-    (!text.is_empty()).then_some(total)
 }
 
 /// `unix://PATH`, as the driver's `--endpoint` is written: a path without its slash gets one.
