@@ -4,6 +4,7 @@ mod start;
 mod teardown;
 
 use std::fs::{self, File, TryLockError};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use serde_json::Value;
 use crate::api::Api;
 use crate::component::Component;
 use crate::error::ClusterError;
-use crate::layout::Layout;
+use crate::layout::{CLAIM, Layout};
 use crate::plan::{Options, Plan, Site};
 use crate::processes::{self, Process, run_tool};
 use crate::readiness;
@@ -245,21 +246,77 @@ fn load_plan(layout: &Layout) -> Result<Option<Plan>, ClusterError> {
     }
 }
 
-/// Whether a directory is ours to change: it has our lock, or nothing at all.
+/// Whether a directory is ours to change: its lock says so, or there is nothing to lose. A file
+/// that is only called so is not enough, since everything else here is unmounted and removed.
 fn is_ours(layout: &Layout) -> bool {
-    layout.lock().is_file()
-        || fs::read_dir(layout.root()).is_ok_and(|mut entries| entries.next().is_none())
+    let lock = layout.lock();
+    let is_file = fs::symlink_metadata(&lock).is_ok_and(|it| it.is_file());
+    if is_file && fs::read(&lock).is_ok_and(|content| content == CLAIM) {
+        return true;
+    }
+    // Who was killed between making the lock and writing into it has made nothing else.
+    let is_unwritten_lock = |entry: &fs::DirEntry| {
+        entry.path() == lock && entry.metadata().is_ok_and(|it| it.is_file() && it.len() == 0)
+    };
+    fs::read_dir(layout.root()).is_ok_and(|mut entries| {
+        entries.all(|entry| entry.is_ok_and(|entry| is_unwritten_lock(&entry)))
+    })
 }
 
 /// Keeps others from changing the cluster, until it is dropped or the process dies.
 fn lock(layout: &Layout) -> Result<File, ClusterError> {
     let path = layout.lock();
-    let file = File::create(&path).map_err(ClusterError::file("create", &path))?;
+    let mut options = File::options();
+    // Another process may hold it: it is not emptied.
+    options.write(true).create(true).truncate(false);
+    let mut file = options.open(&path).map_err(ClusterError::file("create", &path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => {
+            file.write_all(CLAIM).map_err(ClusterError::file("write", &path))?;
+            Ok(file)
+        }
         Err(TryLockError::WouldBlock) => Err(ClusterError::Busy(layout.root().to_path_buf())),
         Err(TryLockError::Error(source)) => {
             Err(ClusterError::File { action: "lock", path, source })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_clock::SystemClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_directory_of_somebody_else_is_left_as_it_is() {
+        // As those of package managers, and one that only borrows our name.
+        for name in ["lock", "lanyard-cluster.lock"] {
+            let directory = tempfile::tempdir().expect("there is room");
+            fs::write(directory.path().join(name), "").expect("it is writable");
+            fs::write(directory.path().join("status"), "precious").expect("it is writable");
+            let refused = Cluster::down(directory.path(), SystemClock::shared()).await;
+            assert!(matches!(refused, Err(ClusterError::ForeignDirectory(_))), "{refused:?}");
+            let kept = fs::read_to_string(directory.path().join("status"));
+            assert_eq!(kept.expect("it is there"), "precious");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_ours_by_what_its_lock_says_or_by_holding_nothing() {
+        let directory = tempfile::tempdir().expect("there is room");
+        let layout = layout_of(directory.path()).expect("it is short");
+        assert!(is_ours(&layout), "an empty one");
+        fs::write(layout.lock(), "").expect("it is writable");
+        assert!(is_ours(&layout), "a start that was killed at once");
+        drop(lock(&layout).expect("nobody holds it"));
+        fs::write(layout.plan(), "{}").expect("it is writable");
+        assert!(is_ours(&layout));
+        drop(lock(&layout).expect("nobody holds it"));
+        assert!(is_ours(&layout), "it can be locked again");
+        let held = lock(&layout).expect("nobody holds it");
+        assert!(matches!(lock(&layout), Err(ClusterError::Busy(_))));
+        assert!(is_ours(&layout), "who waits takes nothing from who holds it");
+        drop(held);
     }
 }

@@ -77,8 +77,10 @@ impl Layout {
         self.root.join("plan.json")
     }
 
+    /// The file that is locked while the cluster changes. Its content says whose directory it is:
+    /// what stands beside it is removed with the cluster.
     pub(crate) fn lock(&self) -> PathBuf {
-        self.root.join("lock")
+        self.root.join("lanyard-cluster.lock")
     }
 
     pub(crate) fn process(&self, component: Component) -> PathBuf {
@@ -134,6 +136,9 @@ impl Layout {
 }
 
 const MARK: &str = "LANYARD_CLUSTER";
+
+/// What the lock holds.
+pub(crate) const CLAIM: &[u8] = b"This directory is a test cluster of lanyard and goes with it.\n";
 
 #[cfg(test)]
 mod tests {
