@@ -17,6 +17,7 @@ pub(crate) enum Exit {
     /// The surroundings do not allow it: a port is taken, a directory cannot be written.
     Unavailable,
     /// The command that was run inside ended with this code.
+    #[cfg(feature = "emulator")]
     Inner(u8),
 }
 
@@ -27,6 +28,7 @@ impl From<Exit> for ExitCode {
             Exit::Failed => Self::from(1),
             Exit::Invalid => Self::from(2),
             Exit::Unavailable => Self::from(3),
+            #[cfg(feature = "emulator")]
             Exit::Inner(code) => Self::from(code),
         }
     }

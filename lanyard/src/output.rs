@@ -1,6 +1,6 @@
 //! What goes to standard output: tables for people, JSON and YAML for programs.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use serde::Serialize;
 
@@ -37,8 +37,9 @@ pub(crate) fn note(text: &str) {
 }
 
 /// Whether standard output is a terminal.
+#[cfg(feature = "emulator")]
 pub(crate) fn to_terminal() -> bool {
-    io::stdout().is_terminal()
+    io::IsTerminal::is_terminal(&io::stdout())
 }
 
 /// A value as a document.

@@ -1,5 +1,6 @@
 //! The environment, read in one place and documented here.
 
+#[cfg(feature = "emulator")]
 use std::path::PathBuf;
 
 /// What the environment says. Flags win over it where both exist.
@@ -10,8 +11,10 @@ pub(crate) struct Environment {
     /// `NO_PROXY`: hosts that are reached without it.
     pub(crate) no_proxy: Option<String>,
     /// `XDG_RUNTIME_DIR`: where a running local Azure leaves its address.
+    #[cfg(feature = "emulator")]
     pub(crate) runtime_directory: Option<PathBuf>,
     /// `SSL_CERT_FILE`: roots to be kept in the bundle of the local Azure.
+    #[cfg(feature = "emulator")]
     pub(crate) ssl_cert_file: Option<PathBuf>,
     /// `KUBERNETES_SERVICE_HOST`: the Kubernetes API, in a pod.
     pub(crate) kubernetes_host: Option<String>,
@@ -27,6 +30,7 @@ pub(crate) struct Environment {
     #[cfg(feature = "crash-points")]
     pub(crate) mount_in_place: bool,
     /// `NO_COLOR`: tables without colour.
+    #[cfg(feature = "emulator")]
     pub(crate) no_color: bool,
 }
 
@@ -39,7 +43,9 @@ impl Environment {
         Self {
             https_proxy: either("HTTPS_PROXY", "https_proxy"),
             no_proxy: either("NO_PROXY", "no_proxy"),
+        #[cfg(feature = "emulator")]
             runtime_directory: text("XDG_RUNTIME_DIR").map(PathBuf::from),
+        #[cfg(feature = "emulator")]
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
             kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),
@@ -48,6 +54,7 @@ impl Environment {
             crash_at: text("LANYARD_CRASH_AT"),
             #[cfg(feature = "crash-points")]
             mount_in_place: text("LANYARD_MOUNT_IN_PLACE").is_some(),
+        #[cfg(feature = "emulator")]
             no_color: text("NO_COLOR").is_some(),
         }
     }

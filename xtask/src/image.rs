@@ -97,7 +97,8 @@ fn build(house: &House, reference: &str) -> Result<Built, TaskError> {
     let mut cargo = house.cargo();
     cargo.args(["build", "--locked", "--release", "--package", "lanyard"]);
     cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(&directory);
-    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    // No other build is without the emulator, so no other one would show what is dead then.
+    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static -D warnings");
     process::run(&mut cargo)?;
 
     let program = directory.join(&target).join("release").join("lanyard");
