@@ -28,7 +28,7 @@ use std::thread::JoinHandle;
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
-pub use chain::{ChainBreak, ChainSummary, verify_chain};
+pub use chain::{ChainBreak, ChainSummary, is_trail_line, verify_chain};
 pub use event::{AuditEvent, AuditRecord, Judgement, ObjectRead, ReadBy};
 
 use output::LineOutput;

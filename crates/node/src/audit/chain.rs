@@ -86,6 +86,12 @@ fn hash_of(text: &str) -> String {
     hex::encode(digest(&SHA256, text.as_bytes()))
 }
 
+/// Whether a line claims to be of a trail, as every one does that was written or torn there. On
+/// standard output the trail shares its place with the lines of the log.
+pub fn is_trail_line(line: &str) -> bool {
+    line.starts_with("{\"sequence\":")
+}
+
 /// A chain that holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainSummary {

@@ -49,6 +49,7 @@ fn verified(lines: &[String]) -> Result<ChainSummary, ChainBreak> {
 fn a_record_survives_a_round_trip() {
     let line = Chain::default().line("2026-11-21T12:00:00Z".parse().unwrap(), read("secret/a"));
     let line = line.unwrap();
+    assert!(is_trail_line(&line));
     let record: AuditRecord = serde_json::from_str(&line).unwrap();
     assert_eq!(record.event, read("secret/a"));
     assert!(

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use lanyard_node::audit::verify_chain;
+use lanyard_node::audit::{ChainBreak, is_trail_line, verify_chain};
 use lanyard_node::policy::ObservedReads;
 
 use crate::exit::{CommandError, CommandResult, Exit};
@@ -19,6 +19,7 @@ pub(crate) enum PolicyCommand {
 ///
 /// Reads audit trails (`lanyard node --audit-file`), which record every read through an identity
 /// that the whole node shares, and writes the smallest policy of plain names that allows them.
+/// The lines of a log between them are passed over, so `kubectl logs` of a node plugin will do.
 /// Look at it before you enforce it: it allows what should not have been read, too, and what is
 /// read once a month only if the trails are that long.
 #[derive(Debug, clap::Args)]
@@ -51,10 +52,14 @@ fn suggest(args: &SuggestArgs) -> CommandResult {
     let mut observed = ObservedReads::default();
     for path in &args.from {
         let text = load(path)?;
-        if let Err(broken) = verify_chain(text.lines()) {
-            output::note(&format!("warning: the chain of {} is broken: {broken}", path.display()));
+        let trail = Trail::of(&text);
+        if let Err(ChainBreak { line, problem }) = trail.verify() {
+            output::note(&format!(
+                "warning: the chain of {} is broken: line {line}: {problem}",
+                path.display()
+            ));
         }
-        observed.add_lines(text.lines());
+        observed.add_lines(trail.lines());
     }
     if observed.is_empty() {
         return Err(CommandError::invalid("the trails hold no read through a shared identity")
@@ -83,6 +88,31 @@ fn suggest(args: &SuggestArgs) -> CommandResult {
     Ok(Exit::Good)
 }
 
+/// What is of a trail in a text. A container's log holds both what the plugin wrote to standard
+/// output and what it logged.
+struct Trail<'a>(Vec<&'a str>);
+
+impl<'a> Trail<'a> {
+    /// Every line keeps its number; of those of the log nothing else is kept.
+    fn of(text: &'a str) -> Self {
+        Self(text.lines().map(|line| if is_trail_line(line) { line } else { "" }).collect())
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &'a str> {
+        self.0.iter().copied()
+    }
+
+    /// Checks the chain, which begins anew with each process.
+    fn verify(&self) -> Result<(), ChainBreak> {
+        verify_chain(self.lines().filter(|line| !line.is_empty())).map(drop).map_err(|broken| {
+            let places = self.0.iter().zip(1_u64..).filter(|(line, _)| !line.is_empty());
+            let before = usize::try_from(broken.line).unwrap_or(usize::MAX).saturating_sub(1);
+            let place = places.map(|(_, number)| number).nth(before);
+            ChainBreak { line: place.unwrap_or(broken.line), ..broken }
+        })
+    }
+}
+
 fn load(path: &Path) -> Result<String, CommandError> {
     let read = if path == Path::new("-") {
         let mut text = String::new();
@@ -95,4 +125,40 @@ fn load(path: &Path) -> Result<String, CommandError> {
             .because(&error)
             .hint("give the file of `lanyard node --audit-file`, or `-` for standard input")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_clock::SystemClock;
+    use lanyard_node::audit::{AuditEvent, AuditSink, AuditTrail};
+
+    use super::*;
+
+    /// What a process that records so many lines adds to a container's log.
+    fn logged(lines: usize) -> String {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("audit.jsonl");
+        let sink = AuditSink::File(path.clone());
+        let trail = AuditTrail::begin(&sink, SystemClock::shared()).unwrap();
+        for number in 1..lines {
+            trail.record(AuditEvent::PolicyKept { problem: number.to_string() });
+        }
+        drop(trail);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text.lines().count(), lines);
+        let between = "2026-11-21T12:00:00Z  INFO lanyard_node: mounted\n{\"level\":\"INFO\"}\n";
+        text.lines().flat_map(|line| [between, line, "\n"]).collect()
+    }
+
+    #[test]
+    fn a_log_of_two_processes_is_a_trail_that_holds_and_every_gap_in_it_is_named() {
+        let text = logged(3) + &logged(2);
+        let trail = Trail::of(&text);
+        assert_eq!(trail.verify(), Ok(()));
+        assert_eq!(trail.lines().filter(|line| !line.is_empty()).count(), 5);
+        let gap: Vec<&str> =
+            text.lines().enumerate().filter(|(at, _)| *at != 5).map(|it| it.1).collect();
+        let broken = Trail::of(&gap.join("\n")).verify().unwrap_err();
+        assert_eq!(broken.line, 8, "{broken}");
+    }
 }
