@@ -22,6 +22,7 @@ pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
         trial(stage, "reports::equal_reports_cost_no_write_whoever_wrote_first", unchanged),
         trial(stage, "reports::what_upstream_wrote_is_taken_over_and_can_be_taken_back", upstream),
         trial(stage, "reports::two_volumes_of_one_class_do_not_overwrite_each_other", two_volumes),
+        trial(stage, "reports::two_pods_of_one_name_do_not_overwrite_each_other", two_pods),
         trial(stage, "reports::the_remains_of_a_former_pod_are_taken_over", former_pod),
         trial(stage, "reports::an_object_that_somebody_removed_comes_back", removed),
         trial(stage, "reports::a_hundred_volumes_are_reported_side_by_side", crowd),
@@ -189,10 +190,26 @@ async fn upstream(world: World) -> Result<(), Failed> {
 }
 
 async fn two_volumes(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
     let (one, two) = (report(&world, "p", "u", "one"), report(&world, "p", "u", "two"));
+    stay_apart(&world, &one, &two).await
+}
+
+/// Names of pods, namespaces and classes may hold the hyphen that stands between them.
+async fn two_pods(world: World) -> Result<(), Failed> {
+    let namespace = &world.namespace;
+    let mut one = report(&world, "p", "one", "v");
+    one.class_name = format!("q-{namespace}-c");
+    let two = report(&world, &format!("p-{namespace}-q"), "two", "v");
+    let name = format!("p-{namespace}-q-{namespace}-c");
+    stay_apart(&world, &one, &two).await?;
+    expect_same("one has the plain name", read(&world, &name).await.is_ok(), true)
+}
+
+/// Two volumes of one plain name have two objects, and keep them.
+async fn stay_apart(world: &World, one: &VolumeReport, two: &VolumeReport) -> Result<(), Failed> {
+    let counted = world.counted(User::Administrator).await?;
     let first = reporter(&counted, "node");
-    let (a, b) = tokio::join!(first.report(&one), first.report(&two));
+    let (a, b) = tokio::join!(first.report(one), first.report(two));
     a?;
     b?;
     let parameters = kube::api::ListParams::default();
@@ -200,17 +217,18 @@ async fn two_volumes(world: World) -> Result<(), Failed> {
     let all = statuses.list(&parameters).await?.items;
     let mut targets: Vec<_> = all.iter().filter_map(|it| it.status.target_path.clone()).collect();
     targets.sort();
-    let expected = [&one, &two].map(|it| it.target.display().to_string()).to_vec();
+    let mut expected = [one, two].map(|it| it.target.display().to_string()).to_vec();
+    expected.sort();
     expect_same("targets", targets, expected)?;
     counted.take();
     // In whichever order another process sees them.
     let second = reporter(&counted, "node");
-    second.report(&two).await?;
-    second.report(&one).await?;
+    second.report(two).await?;
+    second.report(one).await?;
     expect_same("writes", counted.take_writes(), Vec::new())?;
     second.forget(&one.target);
     second.forget(&two.target);
-    second.report(&one).await?;
+    second.report(one).await?;
     expect_same("writes after forgetting", counted.take_writes(), Vec::new())
 }
 
