@@ -1,7 +1,8 @@
 {{/*
 Objects that every driver of this name shares belong to one manager at a time. What another one made
 is never changed: the release stops before anything is written, and says whose it is.
-Without a cluster (`helm template`) nothing is known and everything is rendered.
+Without a cluster (`helm template`, Argo CD) nothing is known and everything is rendered that
+`csiDriver.enabled` and `linux.crds.enabled` do not leave out.
 */}}
 
 {{/* Whether an object is this release's. Takes a list: the root context, the object. */}}
@@ -32,11 +33,16 @@ Without a cluster (`helm template`) nothing is known and everything is rendered.
 {{- else }}somebody who left no name{{ end }}
 {{- end }}
 
+{{/* How an object becomes this release's. Takes the root context. */}}
+{{- define "lanyard-node.adoption" -}}
+to take it over, give it the label app.kubernetes.io/managed-by=Helm and the annotations meta.helm.sh/release-name={{ .Release.Name }} and meta.helm.sh/release-namespace={{ .Release.Namespace }}
+{{- end }}
+
 {{/* Stops unless an object of the driver's name is ours or absent. */}}
 {{- define "lanyard-node.guardDriver" -}}
 {{- $driver := lookup "storage.k8s.io/v1" "CSIDriver" "" .Values.driverName }}
 {{- if and $driver (not (include "lanyard-node.isOurs" (list . $driver))) }}
-{{- fail (printf "the CSIDriver %s belongs to %s, and is left as it is. Run beside it with another driverName (such as node.lanyard.dev), or remove the other driver first; to take the object over, give it the label app.kubernetes.io/managed-by=Helm and the annotations meta.helm.sh/release-name=%s and meta.helm.sh/release-namespace=%s" .Values.driverName (include "lanyard-node.owner" $driver) .Release.Name .Release.Namespace) }}
+{{- fail (printf "the CSIDriver %s belongs to %s, and is left as it is. Run beside it with another driverName (such as node.lanyard.dev), or remove the other driver first; %s; to let its owner keep it, set csiDriver.enabled=false" .Values.driverName (include "lanyard-node.owner" $driver) (include "lanyard-node.adoption" .)) }}
 {{- end }}
 {{- end }}
 
@@ -48,7 +54,7 @@ Without a cluster (`helm template`) nothing is known and everything is rendered.
 {{- $crd := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name }}
 {{- if or (not $crd) (include "lanyard-node.isOurs" (list $root $crd)) }}true
 {{- else if not (include "lanyard-node.isBeside" $root) }}
-{{- fail (printf "the CustomResourceDefinition %s belongs to %s, and is left as it is. Set linux.crds.enabled=false to work with it" $name (include "lanyard-node.owner" $crd)) }}
+{{- fail (printf "the CustomResourceDefinition %s belongs to %s, and is left as it is. To work with it, set linux.crds.enabled=false; %s" $name (include "lanyard-node.owner" $crd) (include "lanyard-node.adoption" $root)) }}
 {{- end }}
 {{- end }}
 {{- end }}

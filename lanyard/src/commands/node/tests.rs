@@ -96,3 +96,30 @@ fn flags_that_contradict_each_other_are_refused() {
         assert!(parse(&flags).is_err(), "{flags:?}");
     }
 }
+
+#[test]
+fn the_command_lines_that_the_chart_writes_are_understood() {
+    let rendered = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/kubernetes/chart");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(rendered).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if !name.ends_with(".golden.yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut documents = text.split("---\n");
+        let daemon_set = documents.find(|it| it.contains("\nkind: DaemonSet\n")).unwrap();
+        let daemon_set: serde_json::Value = serde_saphyr::from_str(daemon_set).unwrap();
+        let words = &daemon_set["spec"]["template"]["spec"]["containers"][0]["args"];
+        let words: Vec<&str> =
+            words.as_array().unwrap().iter().filter_map(serde_json::Value::as_str).collect();
+        assert_eq!(words[0], "node", "{name}");
+        let args = parse(&words[1..]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let settings = NodeSettings::resolve(&args);
+        assert!(settings.is_ok(), "{name}: {:?}", settings.err());
+        assert_eq!(args.without_meaning.given(), [""; 0], "{name}");
+        seen += 1;
+    }
+    assert!(seen >= 6, "{seen}");
+}

@@ -43,6 +43,9 @@ pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
         trial("chart::crds_of_another_manager_are_named_and_left_as_they_are", stage, |stage| {
             stage.refuses_crds()
         }),
+        trial("chart::a_driver_object_of_another_manager_can_be_left_to_it", stage, |stage| {
+            stage.leaves_driver()
+        }),
         trial("chart::it_runs_beside_a_driver_of_another_manager", stage, |stage| {
             stage.runs_beside()
         }),
@@ -85,14 +88,27 @@ impl Stage {
         self.site.kubectl.run(&["apply", "--filename", &self.helm.crds()]).map_err(chain)?;
         let before = self.version("crd", CLASSES)?;
         let refusal = self.refusal(&[])?;
-        if !refusal.contains("secretproviderclasses")
-            || !refusal.contains("linux.crds.enabled=false")
-        {
-            return Err(format!("the refusal does not say what to do: {refusal}").into());
+        let ways = [
+            "secretproviderclasses",
+            "linux.crds.enabled=false",
+            "meta.helm.sh/release-name=conformance",
+        ];
+        for part in ways {
+            if !refusal.contains(part) {
+                return Err(format!("the refusal does not say `{part}`: {refusal}").into());
+            }
         }
         let values = self.values();
         self.helm.install(&values, &["--set", "linux.crds.enabled=false"]).map_err(chain)?;
         self.unchanged("crd", CLASSES, &before)
+    }
+
+    fn leaves_driver(&self) -> Result<(), Failed> {
+        self.clear()?;
+        self.site.kubectl.apply(&driver("{}")?).map_err(chain)?;
+        let before = self.version("csidriver", DRIVER)?;
+        self.helm.install(&self.values(), &["--set", "csiDriver.enabled=false"]).map_err(chain)?;
+        self.unchanged("csidriver", DRIVER, &before)
     }
 
     fn runs_beside(&self) -> Result<(), Failed> {
