@@ -175,5 +175,6 @@ fn api_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, T
     command.arg("--etcd").arg(programs.join("etcd"));
     command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
     command.arg("--definitions").arg(house.root().join("charts/lanyard-node/files/crds"));
+    command.arg("--rendered").arg(house.root().join("conformance/kubernetes/chart"));
     Ok(command)
 }

@@ -16,7 +16,7 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 use crate::control_plane::{ControlPlane, ControlPlaneError};
-use crate::suite::Stage;
+use crate::suite::{ChartRights, ChartRightsError, Stage};
 
 /// Judge the node's side of the Kubernetes API.
 #[derive(Debug, Parser)]
@@ -33,6 +33,9 @@ struct Arguments {
     /// The directory of the custom resource definitions
     #[arg(long, value_name = "DIR")]
     definitions: PathBuf,
+    /// The directory of what the chart renders
+    #[arg(long, value_name = "DIR")]
+    rendered: PathBuf,
 }
 
 /// The suite cannot run.
@@ -42,6 +45,8 @@ enum SetupError {
     ControlPlane(#[from] ControlPlaneError),
     #[error("the runtime could not be started")]
     Runtime(#[source] std::io::Error),
+    #[error("the rights of the chart are not known")]
+    Rights(#[from] ChartRightsError),
     #[error("could not read the definitions in {}", path.display())]
     Definitions {
         path: PathBuf,
@@ -75,9 +80,10 @@ fn prepare(arguments: &Arguments) -> Result<Stage, SetupError> {
     let definitions = load_definitions(&arguments.definitions).map_err(|source| {
         SetupError::Definitions { path: arguments.definitions.clone(), source }
     })?;
+    let rights = Arc::new(ChartRights::load(&arguments.rendered)?);
     let start = ControlPlane::start(&arguments.etcd, &arguments.kube_apiserver);
     let plane = Arc::new(runtime.block_on(start)?);
-    Ok(Stage { plane, runtime, definitions })
+    Ok(Stage { plane, runtime, definitions, rights })
 }
 
 fn load_definitions(directory: &Path) -> std::io::Result<Vec<String>> {

@@ -4,6 +4,7 @@ mod classes;
 mod events;
 mod least;
 mod reports;
+mod rights;
 mod sync;
 mod world;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 use tokio::runtime::Runtime;
 
+pub(crate) use self::rights::{ChartRights, ChartRightsError};
 use self::world::World;
 use crate::control_plane::SharedControlPlane;
 
@@ -22,6 +24,8 @@ pub(crate) struct Stage {
     pub(crate) runtime: Arc<Runtime>,
     /// The definitions of both kinds, as YAML.
     pub(crate) definitions: Vec<String>,
+    /// What the chart lets the node plugin do.
+    pub(crate) rights: Arc<ChartRights>,
 }
 
 pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
@@ -46,7 +50,7 @@ where
     let stage = stage.clone();
     Trial::test(name, move || {
         stage.runtime.block_on(async {
-            let world = World::make(&stage.plane, &stage.definitions).await?;
+            let world = World::make(&stage).await?;
             run(world).await
         })
     })

@@ -41,16 +41,6 @@ pub(super) async fn grant(world: &World, name: &str, rules: Value) -> Result<(),
     Ok(())
 }
 
-/// The rules of the chart without the synchronization of Secrets.
-pub(super) fn plain_rules() -> Value {
-    let group = "secrets-store.csi.x-k8s.io";
-    json!([
-        {"apiGroups": [group], "resources": ["secretproviderclasses"], "verbs": ["get", "list", "watch"]},
-        {"apiGroups": [group], "resources": ["secretproviderclasspodstatuses"], "verbs": ["get", "create", "patch"]},
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
-    ])
-}
-
 async fn rights(world: World) -> Result<(), Failed> {
     world.create_class("c", json!({"provider": "azure"})).await?;
     let counted = world.counted(User::Node).await?;
@@ -66,7 +56,7 @@ async fn rights(world: World) -> Result<(), Failed> {
     let denied = reporter.report(&report(&world, "p", "u", "v")).await;
     let Err(denied) = denied else { return Err("reported without rights".into()) };
     expect_same("what to do is told", denied.to_string().contains("ClusterRole"), true)?;
-    grant(&world, "node", plain_rules()).await?;
+    grant(&world, "node", world.rights.plain.clone()).await?;
     eventually("the rights are enough for classes", async || {
         Ok(classes.class(&world.namespace, "c").await.is_ok())
     })

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
-use super::least::{grant, plain_rules};
+use super::least::grant;
 use super::reports::{report, reporter};
 use super::world::{Counted, World, eventually, pause};
 use super::{Stage, expect_same, trial};
@@ -362,12 +362,8 @@ async fn outage(world: World) -> Result<(), Failed> {
 
 async fn rights(world: World) -> Result<(), Failed> {
     world.create_class("c", class_of(&["s"])).await?;
-    grant(&world, "node", plain_rules()).await?;
-    grant(&world, "node-sync", json!([
-        {"apiGroups": ["secrets-store.csi.x-k8s.io"], "resources": ["secretproviderclasspodstatuses"], "verbs": ["list", "watch"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-    ]))
-    .await?;
+    grant(&world, "node", world.rights.plain.clone()).await?;
+    grant(&world, "node-sync", world.rights.sync_without_secrets()).await?;
     let node = Node::start(&world, "node", User::Node).await?;
     eventually("the rights are there", async || {
         let probe = report(&world, "probe", "u", "v");
@@ -384,12 +380,7 @@ async fn rights(world: World) -> Result<(), Failed> {
         }))
     })
     .await?;
-    grant(&world, "node-sync", json!([
-        {"apiGroups": ["secrets-store.csi.x-k8s.io"], "resources": ["secretproviderclasspodstatuses"], "verbs": ["list", "watch"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "create", "patch"]},
-    ]))
-    .await?;
+    grant(&world, "node-sync", world.rights.sync.clone()).await?;
     wait_for(&world, "s", "value").await?;
     eventually("the Secret has its owner", async || {
         Ok(owner_uids(&world.api::<Secret>().get("s").await?) == ["rs-uid"])

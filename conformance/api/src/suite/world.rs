@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::util::MapRequestLayer;
 
+use super::{ChartRights, Stage};
 use crate::control_plane::{ControlPlane, SharedControlPlane, User};
 
 /// A namespace, and who acts in it.
@@ -28,6 +29,8 @@ pub(super) struct World {
     pub(super) namespace: String,
     /// The administrator.
     pub(super) client: Client,
+    /// What the chart lets the node plugin do.
+    pub(super) rights: Arc<ChartRights>,
 }
 
 /// A client that writes down what it asks.
@@ -37,17 +40,15 @@ pub(super) struct Counted {
 }
 
 impl World {
-    pub(super) async fn make(
-        plane: &SharedControlPlane,
-        definitions: &[String],
-    ) -> Result<Self, Failed> {
+    pub(super) async fn make(stage: &Stage) -> Result<Self, Failed> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let client = Client::try_from(config(plane, User::Administrator).await?)?;
+        let client = Client::try_from(config(&stage.plane, User::Administrator).await?)?;
         let namespace = format!("trial-{number}");
-        let world = Self { plane: Arc::clone(plane), namespace, client };
+        let (plane, rights) = (Arc::clone(&stage.plane), Arc::clone(&stage.rights));
+        let world = Self { plane, namespace, client, rights };
         if number == 0 {
-            world.install(definitions).await?;
+            world.install(&stage.definitions).await?;
         }
         let name = world.namespace.clone();
         let namespaces = Api::<Namespace>::all(world.client.clone());
