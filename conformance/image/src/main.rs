@@ -1,7 +1,7 @@
 //! The image, tried as a container runtime would run it: the binary in a root that holds what the
 //! image holds, in a network without a way out, with a name server and an Entra ID of our own.
 //!
-//! `cargo xtask conformance image` builds the image and calls this inside a new network namespace.
+//! `cargo xtask image try` builds the image and calls this inside a new network namespace.
 //! The root has no hosts file, so a name that is reached was resolved through DNS.
 
 mod authority;
@@ -17,6 +17,9 @@ use std::sync::Arc;
 
 use clap::Parser;
 use libtest_mimic::{Failed, Trial};
+use rustls::RootCertStore;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use thiserror::Error;
 
 use crate::authority::{Authority, client_secret};
@@ -142,6 +145,7 @@ fn trials(world: &Arc<World>) -> Vec<Trial> {
     };
     vec![
         case("the_program_runs_in_an_empty_root", runs),
+        case("its_public_roots_hold_the_one_that_azure_is_signed_below", holds_roots),
         case("names_resolve_through_dns_without_a_hosts_file", resolves),
         case("a_private_authority_is_trusted_beside_the_public_roots", private_adds),
         case("the_public_roots_stay_trusted_beside_a_private_authority", public_stays),
@@ -155,6 +159,24 @@ fn runs(world: &World) -> Result<(), Failed> {
     let said = sandbox.run(&world.arguments.environment, &["--version"]).map_err(failed)?;
     expect(said.starts_with("lanyard "), &said)
 }
+
+/// The other cases put a root of their own in the place of these.
+fn holds_roots(world: &World) -> Result<(), Failed> {
+    let bundle = world.arguments.root.join(sandbox::ROOTS);
+    let roots = CertificateDer::pem_file_iter(&bundle).map_err(failed)?;
+    let roots: Vec<_> = roots.collect::<Result<_, _>>().map_err(failed)?;
+    let mut store = RootCertStore::empty();
+    let (_, unusable) = store.add_parsable_certificates(roots);
+    expect(unusable == 0, &format!("{unusable} roots cannot be used"))?;
+    let name = AZURE_ROOT.as_bytes();
+    let is_azures = |root: &[u8]| root.windows(name.len()).any(|part| part == name);
+    let found = store.roots.iter().any(|root| is_azures(root.subject.as_ref()));
+    expect(found, &format!("{AZURE_ROOT} is not among {} roots", store.len()))
+}
+
+/// The name in the root that most names of Azure are signed below. That the right certificate bears
+/// it is tested where the bundle is made.
+const AZURE_ROOT: &str = "DigiCert Global Root G2";
 
 fn resolves(world: &World) -> Result<(), Failed> {
     let seen = world.ask(&world.public, None).map_err(failed)?;

@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 /// Where the credential document is in the root.
 pub(crate) const CREDENTIAL: &str = "/credential";
+/// Where the public roots are in the image.
+pub(crate) const ROOTS: &str = "etc/ssl/certs/ca-certificates.crt";
 const PRIVATE_AUTHORITY: &str = "/private-authority.pem";
 
 /// A root of one case; it goes when this is dropped.
@@ -21,7 +23,7 @@ impl Sandbox {
     pub(crate) fn make(image: &Path, public: &str, client_secret: &str) -> io::Result<Self> {
         let root = tempfile::tempdir()?;
         copy(image, root.path())?;
-        let bundle = root.path().join("etc/ssl/certs/ca-certificates.crt");
+        let bundle = root.path().join(ROOTS);
         if !bundle.is_file() || root.path().join("etc/hosts").exists() {
             return Err(io::Error::other("the image has no roots, or a hosts file"));
         }
