@@ -55,7 +55,12 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
     if failed.is_empty() {
         return Ok(());
     }
-    Err(TaskError::Stages { failed: failed.len(), total, names: failed.join(", ") })
+    Err(TaskError::Several {
+        what: "stages",
+        failed: failed.len(),
+        total,
+        names: failed.join(", "),
+    })
 }
 
 fn stages() -> Vec<Stage> {
@@ -115,15 +120,18 @@ fn summary(outcomes: &[Outcome]) -> Vec<String> {
         seconds += outcome.seconds;
         let verdict = if let Ok(tally) = &outcome.result {
             total += *tally;
-            format!("ok ({})", tally.passed)
+            match tally.ignored {
+                0 => format!("ok ({})", tally.passed),
+                ignored => format!("ok ({}, {ignored} ignored)", tally.passed),
+            }
         } else {
-            total += Tally { passed: 0, failed: 1 };
+            total += Tally::FAILURE;
             "FAILED".to_owned()
         };
         lines.push(format!("{:<28} {:>7}  {verdict}", outcome.name, outcome.seconds));
     }
     lines.push(format!("{:<28} {seconds:>7}", "all stages"));
-    lines.push(format!("{} passed, {} failed", total.passed, total.failed));
+    lines.push(total.to_string());
     lines
 }
 
@@ -159,7 +167,7 @@ mod tests {
     #[test]
     fn the_last_line_counts_checks_and_failures() {
         let lines = summary(&[
-            outcome("test", Ok(Tally { passed: 40, failed: 0 })),
+            outcome("test", Ok(Tally { passed: 40, ..Tally::default() })),
             outcome("tidy", Ok(Tally::ONE)),
             outcome("docs", Err(TaskError::Environment("HOME"))),
         ]);

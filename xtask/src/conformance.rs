@@ -84,22 +84,64 @@ impl Suite {
 }
 
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskError> {
+    let suites = wanted(arguments);
+    let tally = run_each(&suites, |suite| {
+        let mut command = driver(house, suite, arguments.kubernetes)?;
+        command.args(arguments.live.then_some("--live"));
+        command.args(arguments.bless.then_some("--bless"));
+        command.args(arguments.only.iter());
+        match arguments.only {
+            // Its cases are in one suite, most often.
+            Some(_) => process::run_filtered(&mut command),
+            None => process::run_counted(&mut command),
+        }
+    })?;
+    match &arguments.only {
+        Some(filter) if !tally.shows_something_good() => Err(TaskError::Findings {
+            check: "filters that leave no case",
+            findings: vec![filter.clone()],
+        }),
+        _ => Ok(tally),
+    }
+}
+
+fn wanted(arguments: &Arguments) -> Vec<Suite> {
+    let is_wanted = |suite: &Suite| match arguments.suite {
+        Some(wanted) => wanted == *suite,
+        None => !arguments.live || Suite::LIVE.contains(suite),
+    };
+    Suite::ALL.into_iter().filter(is_wanted).collect()
+}
+
+/// Runs every suite, also after a failure: one run shows all that is wrong.
+fn run_each(
+    suites: &[Suite],
+    mut run: impl FnMut(Suite) -> Result<Tally, TaskError>,
+) -> Result<Tally, TaskError> {
     let mut tally = Tally::default();
-    for suite in Suite::ALL {
-        let is_wanted = match arguments.suite {
-            Some(wanted) => wanted == suite,
-            None => !arguments.live || Suite::LIVE.contains(&suite),
-        };
-        if is_wanted {
-            let mut command = driver(house, suite, arguments.kubernetes)?;
-            command.args(arguments.live.then_some("--live"));
-            command.args(arguments.bless.then_some("--bless"));
-            command.args(arguments.only.iter());
-            tally += process::run_counted(&mut command)?;
+    let mut failed = Vec::new();
+    for suite in suites {
+        match run(*suite) {
+            Ok(of_suite) => tally += of_suite,
+            Err(error) => {
+                tally += Tally::FAILURE;
+                if suites.len() > 1 {
+                    process::complain(&error);
+                }
+                failed.push((suite.name(), error));
+            }
         }
     }
-    process::say(&format!("conformance: {} passed, {} failed", tally.passed, tally.failed));
-    Ok(tally)
+    process::say(&format!("conformance: {tally}"));
+    let names = failed.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let count = failed.len();
+    match failed.pop() {
+        None => Ok(tally),
+        Some((_, only)) if suites.len() == 1 => Err(only),
+        Some(_) => {
+            Err(TaskError::Several { what: "suites", failed: count, total: suites.len(), names })
+        }
+    }
 }
 
 /// One suite as CI runs it.
@@ -177,4 +219,20 @@ fn api_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, T
     command.arg("--definitions").arg(house.root().join("charts/lanyard-node/files/crds"));
     command.arg("--rendered").arg(house.root().join("conformance/kubernetes/chart"));
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suite_that_fails_keeps_no_other_from_running() {
+        let mut ran = Vec::new();
+        let outcome = run_each(&[Suite::Go, Suite::Chart, Suite::Node], |suite| {
+            ran.push(suite);
+            if suite == Suite::Go { Err(TaskError::Environment("HOME")) } else { Ok(Tally::ONE) }
+        });
+        assert_eq!(ran, [Suite::Go, Suite::Chart, Suite::Node]);
+        assert_eq!(outcome.expect_err("one failed").to_string(), "1 of 3 suites failed: go");
+    }
 }

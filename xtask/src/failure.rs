@@ -46,8 +46,8 @@ pub(crate) enum TaskError {
     },
     #[error("no {what} is called `{name}`; there are: {known}")]
     Unknown { what: &'static str, name: String, known: String },
-    #[error("{failed} of {total} stages failed: {names}")]
-    Stages { failed: usize, total: usize, names: String },
+    #[error("{failed} of {total} {what} failed: {names}")]
+    Several { what: &'static str, failed: usize, total: usize, names: String },
     #[error("{0} is not set, and neither is any directory that could replace it")]
     Environment(&'static str),
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskErr
             tally += Tally::ONE;
         }
     }
-    process::say(&format!("fuzz: {} passed, {} failed", tally.passed, tally.failed));
+    process::say(&format!("fuzz: {tally}"));
     Ok(tally)
 }
 

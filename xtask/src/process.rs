@@ -1,6 +1,7 @@
 //! Running other programs, and counting what they report.
 
 use std::error::Error;
+use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
 use std::ops::AddAssign;
 use std::path::Path;
@@ -9,16 +10,24 @@ use std::time::{Duration, Instant};
 
 use crate::failure::TaskError;
 
-/// How many checks passed and failed.
+/// How many checks passed and failed, and how many were left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
+    pub(crate) ignored: usize,
 }
 
 impl Tally {
     /// One check that held.
-    pub(crate) const ONE: Self = Self { passed: 1, failed: 0 };
+    pub(crate) const ONE: Self = Self { passed: 1, failed: 0, ignored: 0 };
+    /// One check that did not.
+    pub(crate) const FAILURE: Self = Self { passed: 0, failed: 1, ignored: 0 };
+
+    /// Whether something was looked at, and all of it held.
+    pub(crate) const fn shows_something_good(self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
 
     /// Reads the closing line of a test program: `test result: ok. 3 passed; 0 failed; …`.
     pub(crate) fn parse_closing_line(line: &str) -> Option<Self> {
@@ -27,7 +36,19 @@ impl Tally {
             let (before, _) = counts.split_once(word)?;
             before.split_whitespace().next_back()?.parse().ok()
         };
-        Some(Self { passed: count(" passed")?, failed: count(" failed")? })
+        let ignored = count(" ignored").unwrap_or_default();
+        Some(Self { passed: count(" passed")?, failed: count(" failed")?, ignored })
+    }
+}
+
+/// `3 passed, 0 failed`; what was left out is told where something was.
+impl fmt::Display for Tally {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} passed, {} failed", self.passed, self.failed)?;
+        match self.ignored {
+            0 => Ok(()),
+            ignored => write!(formatter, ", {ignored} ignored"),
+        }
     }
 }
 
@@ -35,6 +56,7 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.ignored += other.ignored;
     }
 }
 
@@ -85,8 +107,18 @@ pub(crate) fn run(command: &mut Command) -> Result<(), TaskError> {
     if status.success() { Ok(()) } else { Err(failed(command, &status.to_string())) }
 }
 
-/// Runs a command, passes its standard output on and adds up its closing lines.
+/// Runs a command, passes its standard output on and adds up its closing lines. A command that
+/// counts nothing has shown nothing, and fails.
 pub(crate) fn run_counted(command: &mut Command) -> Result<Tally, TaskError> {
+    let tally = run_filtered(command)?;
+    if tally.shows_something_good() {
+        return Ok(tally);
+    }
+    Err(failed(command, &format!("nothing to show ({tally})")))
+}
+
+/// The same where a filter may leave nothing to count.
+pub(crate) fn run_filtered(command: &mut Command) -> Result<Tally, TaskError> {
     command.stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|source| start_error(command, source))?;
     let tally =
@@ -95,8 +127,7 @@ pub(crate) fn run_counted(command: &mut Command) -> Result<Tally, TaskError> {
     if status.success() && tally.failed == 0 {
         return Ok(tally);
     }
-    let counts = format!("{status} ({} passed, {} failed)", tally.passed, tally.failed);
-    Err(failed(command, &counts))
+    Err(failed(command, &format!("{status} ({tally})")))
 }
 
 /// Passes every line on and adds up the closing lines among them.
@@ -159,14 +190,18 @@ mod tests {
     #[test]
     fn closing_lines_of_test_programs_are_counted() {
         let cases = [
-            ("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured", Some((12, 0))),
-            ("test result: FAILED. 3 passed; 2 failed; 0 ignored; finished in 0.1s", Some((3, 2))),
+            ("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured", Some((12, 0, 1))),
+            (
+                "test result: FAILED. 3 passed; 2 failed; 0 ignored; finished in 0.1s",
+                Some((3, 2, 0)),
+            ),
             ("running 12 tests", None),
             ("test result: ok. many passed; 0 failed", None),
             ("the log says test result: ok. 1 passed; 0 failed", None),
         ];
         for (line, expected) in cases {
-            let expected = expected.map(|(passed, failed)| Tally { passed, failed });
+            let expected =
+                expected.map(|(passed, failed, ignored)| Tally { passed, failed, ignored });
             assert_eq!(Tally::parse_closing_line(line), expected, "{line}");
         }
     }
@@ -177,7 +212,7 @@ mod tests {
                       test result: FAILED. 3 passed; 1 failed;\n";
         let mut lines = Vec::new();
         let tally = count(output.as_bytes(), |line| lines.push(line.to_owned()));
-        assert_eq!(tally, Tally { passed: 5, failed: 1 });
+        assert_eq!(tally, Tally { passed: 5, failed: 1, ignored: 0 });
         assert_eq!(lines.join("\n") + "\n", output);
     }
 
@@ -192,6 +227,19 @@ mod tests {
     #[test]
     fn a_program_that_fails_without_counting_still_fails() {
         assert!(matches!(run_counted(&mut Command::new("false")), Err(TaskError::Failed { .. })));
+    }
+
+    #[test]
+    fn a_program_that_counts_nothing_has_shown_nothing() {
+        let line = "test result: ok. 0 passed; 0 failed; 3 ignored; 0 measured; 9 filtered out";
+        let ignored = Tally::parse_closing_line(line).expect("it is one");
+        assert_eq!(ignored.to_string(), "0 passed, 0 failed, 3 ignored");
+        for nothing in [Tally::default(), ignored, Tally::FAILURE] {
+            assert!(!nothing.shows_something_good(), "{nothing}");
+        }
+        assert!(Tally { ignored: 3, ..Tally::ONE }.shows_something_good());
+        // It says nothing that could be counted, here or by whoever counts these tests.
+        assert!(matches!(run_counted(&mut Command::new("true")), Err(TaskError::Failed { .. })));
     }
 
     #[test]

@@ -12,10 +12,9 @@ pub(crate) fn run(house: &House) -> Result<Tally, TaskError> {
     let outcome = process::run_counted(&mut command);
     let seconds = watch.elapsed().as_secs();
     match &outcome {
-        Ok(tally) => process::say(&format!(
-            "\nall tests of the workspace: {} passed, {} failed ({seconds} s)",
-            tally.passed, tally.failed
-        )),
+        Ok(tally) => {
+            process::say(&format!("\nall tests of the workspace: {tally} ({seconds} s)"));
+        }
         Err(_) => process::say(&format!("\nthe tests of the workspace failed ({seconds} s)")),
     }
     outcome
@@ -27,10 +26,7 @@ pub(crate) fn crash(house: &House) -> Result<Tally, TaskError> {
     command.args(["test", "--locked", "--package", "lanyard", "--features", "crash-points"]);
     let outcome = process::run_counted(command.args(["--test", "crash"]));
     if let Ok(tally) = &outcome {
-        process::say(&format!(
-            "\nthe crash matrix: {} passed, {} failed",
-            tally.passed, tally.failed
-        ));
+        process::say(&format!("\nthe crash matrix: {tally}"));
     }
     outcome
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Installed;
-use super::cache::{file_error, in_place, link, make_directory, remove};
+use super::cache::{Fingerprint, file_error, in_place, link, make_directory, remove};
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process;
@@ -23,7 +23,8 @@ pub(super) fn install_containers(house: &House) -> Result<Installed, TaskError> 
         CONTAINER_PROGRAMS.iter().map(|name| house.program(name)).collect();
     let plugins = Path::new("/").join(NETWORK_PLUGINS);
     let place = if let (Some(programs), true) = (of_machine, plugins.join("ptp").is_file()) {
-        let place = house.tool("containers", "of-machine");
+        // By where they are: on a machine that has them elsewhere later, these links would dangle.
+        let place = house.tool("containers", &format!("of-machine-{}", placed(&programs)));
         in_place(&place, |half| {
             for (name, program) in CONTAINER_PROGRAMS.iter().zip(&programs) {
                 link(program, &half.join(name))?;
@@ -52,6 +53,12 @@ pub(super) fn install_containers(house: &House) -> Result<Installed, TaskError> 
     };
     let version = process::capture(Command::new(place.join("containerd")).arg("--version"))?;
     Ok(Installed { version: version_word(&String::from_utf8_lossy(&version)), path: place })
+}
+
+/// A name for the places of programs.
+fn placed(programs: &[PathBuf]) -> String {
+    let absorb = |hash: Fingerprint, path: &PathBuf| hash.with(path.as_os_str().as_encoded_bytes());
+    programs.iter().fold(Fingerprint::new(), absorb).name()
 }
 
 /// A statically linked busybox.
@@ -127,6 +134,12 @@ mod tests {
         let text = "PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\nID=debian\n";
         assert_eq!(release_name(text), "debian-12");
         assert_eq!(release_name("ID=debian\n"), "debian-unknown");
+    }
+
+    #[test]
+    fn programs_in_another_place_are_another_tool() {
+        let [one, other] = ["/usr/bin/runc", "/usr/local/bin/runc"].map(|it| placed(&[it.into()]));
+        assert_ne!(one, other);
     }
 
     #[test]
