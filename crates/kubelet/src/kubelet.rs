@@ -9,6 +9,7 @@ use futures::future::join_all;
 use lanyard_clock::SharedClock;
 use lanyard_grpc::csi::NodeUnpublishVolumeRequest;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::Status;
 
@@ -34,7 +35,13 @@ struct Inner {
     tokens: Arc<dyn TokenSource>,
     registry: tokio::sync::Mutex<Registry>,
     state: Mutex<State>,
+    /// How often it was restarted: changed under the lock of the state, so that a call that ends
+    /// sees whether its kubelet still lives.
+    restarts: watch::Sender<u64>,
 }
+
+/// The life of a kubelet, from one restart to the next: changed means over.
+type Life = watch::Receiver<u64>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -74,6 +81,7 @@ impl Kubelet {
             tokens,
             registry: tokio::sync::Mutex::default(),
             state: Mutex::default(),
+            restarts: watch::Sender::new(0),
         }))
     }
 
@@ -147,7 +155,7 @@ impl Kubelet {
             if begun.is_empty() {
                 return std::mem::take(&mut self.0.state.lock().events);
             }
-            join_all(begun.into_iter().map(|(key, step)| self.perform(key, step))).await;
+            join_all(begun.into_iter().map(|begun| self.perform(begun))).await;
         }
     }
 
@@ -158,9 +166,9 @@ impl Kubelet {
         let mut running = JoinSet::new();
         loop {
             self.look_at_registry().await;
-            for (key, step) in self.begin_due() {
+            for begun in self.begin_due() {
                 let kubelet = self.clone();
-                running.spawn(async move { kubelet.perform(key, step).await });
+                running.spawn(async move { kubelet.perform(begun).await });
             }
             let rest = self.next_due().unwrap_or(REGISTRY_LOOK).min(REGISTRY_LOOK);
             tokio::select! {
@@ -182,8 +190,9 @@ impl Kubelet {
     }
 
     /// Restarts: forgets everything but the pods and the CSIDriver objects, which the API server
-    /// knows, and finds drivers and volumes on disk again. A pod that was deleted while the
-    /// kubelet was down is unpublished by what `vol_data.json` says.
+    /// knows, and finds drivers and volumes on disk again. Calls in flight break off, as those of a
+    /// process that dies; the driver may have done their work all the same. A pod that was deleted
+    /// while the kubelet was down is unpublished by what `vol_data.json` says.
     ///
     /// # Errors
     ///
@@ -191,8 +200,9 @@ impl Kubelet {
     pub async fn restart(&self) -> Result<(), DiskError> {
         *self.0.registry.lock().await = Registry::default();
         let now = self.0.clock.monotonic();
-        let found = self.0.layout.find_volumes()?;
         let mut state = self.0.state.lock();
+        let found = self.0.layout.find_volumes()?;
+        self.0.restarts.send_modify(|restarts| *restarts = restarts.wrapping_add(1));
         state.minted = TokenCache::default();
         state.registry = Registry::default();
         let pods: Vec<PodSpec> = state.pods.values().cloned().collect();
@@ -227,30 +237,43 @@ impl Kubelet {
         }
     }
 
-    fn begin_due(&self) -> Vec<(VolumeKey, Step)> {
+    fn begin_due(&self) -> Vec<Begun> {
         let now = self.0.clock.monotonic();
         let mut state = self.0.state.lock();
+        let life = self.0.restarts.subscribe();
         let mut begun = Vec::new();
         for (key, slot) in &mut state.volumes {
             if let Some(step) = slot.lifecycle.step(now) {
                 slot.lifecycle.begin();
-                begun.push((key.clone(), step));
+                begun.push(Begun { key: key.clone(), step, life: life.clone() });
             }
         }
         begun
     }
 
-    async fn perform(&self, key: VolumeKey, step: Step) {
-        match step {
-            Step::Publish => self.publish(key).await,
-            Step::Unpublish => self.unpublish(key).await,
+    async fn perform(&self, begun: Begun) {
+        let Begun { key, step, life } = begun;
+        let mut end_of_life = life.clone();
+        let work = async {
+            match step {
+                Step::Publish => self.publish(key, &life).await,
+                Step::Unpublish => self.unpublish(key, &life).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = end_of_life.changed() => {}
+            () = work => {}
         }
     }
 
-    async fn publish(&self, key: VolumeKey) {
+    async fn publish(&self, key: VolumeKey, life: &Life) {
         let outcome = self.try_publish(&key).await;
         let now = self.0.clock.monotonic();
         let mut state = self.0.state.lock();
+        if is_over(life) {
+            return;
+        }
         let state = &mut *state;
         let Some(slot) = state.volumes.get_mut(&key) else { return };
         let was_published = slot.lifecycle.hold() == Hold::Mounted;
@@ -345,9 +368,13 @@ impl Kubelet {
         Ok(Some(render_tokens(&tokens)))
     }
 
-    async fn unpublish(&self, key: VolumeKey) {
+    async fn unpublish(&self, key: VolumeKey, life: &Life) {
         let outcome = self.try_unpublish(&key).await;
         let now = self.0.clock.monotonic();
+        let mut state = self.0.state.lock();
+        if is_over(life) {
+            return;
+        }
         let event = match &outcome {
             Ok(()) => {
                 let still_mounted = self.remove_from_disk(&key);
@@ -359,7 +386,6 @@ impl Kubelet {
                 message: status.message().to_owned(),
             },
         };
-        let mut state = self.0.state.lock();
         if let Some(slot) = state.volumes.get_mut(&key) {
             slot.lifecycle.unpublish_ended(outcome.is_ok(), now);
         }
@@ -389,6 +415,19 @@ impl Kubelet {
             false
         })
     }
+}
+
+/// Something that is being done to a volume.
+#[derive(Debug)]
+struct Begun {
+    key: VolumeKey,
+    step: Step,
+    life: Life,
+}
+
+/// Whether the kubelet that this life belongs to is gone.
+fn is_over(life: &Life) -> bool {
+    life.has_changed().unwrap_or(true)
 }
 
 /// A publish that came to nothing.

@@ -15,7 +15,7 @@
 //! | first publish fails | with a final code the directory goes and no unpublish follows; otherwise it stays, and deletion unpublishes |
 //! | republish fails | the volume stays; retries after 0.5 s, doubling to 2 min 2 s, whatever the code |
 //! | deletion | waits for a publish in flight, never for a back-off |
-//! | restart | drivers from their sockets, volumes from `vol_data.json`; publishes again, unpublishes what has no pod any more |
+//! | restart | calls in flight break off; drivers from their sockets, volumes from `vol_data.json`; publishes again, unpublishes what has no pod any more |
 //!
 //! Volumes are served in parallel, one volume strictly in order.
 //!

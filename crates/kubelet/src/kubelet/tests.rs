@@ -12,6 +12,7 @@ use lanyard_grpc::registration::{
 use lanyard_grpc::{PrivateSocket, SocketFile};
 use parking_lot::Mutex;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
@@ -31,6 +32,8 @@ struct Script {
     has_group: bool,
     /// Holds publishes back until it is notified.
     hold: Option<Notify>,
+    /// Publishes that are being worked on.
+    in_flight: AtomicUsize,
     notified: Mutex<Vec<RegistrationStatus>>,
     endpoint: PathBuf,
 }
@@ -46,6 +49,22 @@ impl Script {
     }
 }
 
+/// Counts a publish while it is worked on: until it is answered, or until nobody waits for it.
+struct InFlight<'a>(&'a AtomicUsize);
+
+impl<'a> InFlight<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 #[derive(Debug, Clone)]
 struct FakeDriver(Arc<Script>);
 
@@ -57,6 +76,7 @@ impl Node for FakeDriver {
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
         self.0.note("Publish", request.metadata());
         let request = request.into_inner();
+        let _in_flight = InFlight::new(&self.0.in_flight);
         self.0.requests.lock().push(request.clone());
         if let Some(hold) = &self.0.hold {
             hold.notified().await;
@@ -384,6 +404,30 @@ async fn a_restarted_kubelet_publishes_what_it_finds_and_unpublishes_what_lost_i
     assert_eq!(scene.script.count("Publish"), 3);
     assert!(survivor.is_mounted(&kept));
     assert_eq!(survivor.volumes(), 1);
+}
+
+#[tokio::test]
+async fn a_restart_breaks_off_the_call_in_flight_and_the_next_one_is_alone() {
+    let scene = Scene::open(Script { hold: Some(Notify::new()), ..Script::default() });
+    let key = scene.add_pod("uid-1");
+    let run = tokio::spawn({
+        let kubelet = scene.kubelet.clone();
+        async move { kubelet.run(std::future::pending()).await }
+    });
+    let in_flight = || scene.script.in_flight.load(Ordering::SeqCst);
+    until(|| scene.script.count("Publish") == 1 && in_flight() == 1).await;
+    scene.kubelet.restart().await.unwrap();
+    until(|| in_flight() == 0).await;
+    let told = scene.kubelet.take_events();
+    let is_about_volume = |it: &Event| !matches!(it, Event::Registered { .. });
+    assert!(!told.iter().any(is_about_volume), "who died tells nothing: {told:?}");
+
+    scene.clock.advance(Duration::from_millis(1_400));
+    until(|| scene.script.count("Publish") == 2 && in_flight() == 1).await;
+    scene.script.hold.as_ref().unwrap().notify_one();
+    until(|| scene.kubelet.is_mounted(&key)).await;
+    assert_eq!((scene.script.count("Publish"), in_flight()), (2, 0));
+    run.abort();
 }
 
 #[tokio::test]
