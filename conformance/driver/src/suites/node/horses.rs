@@ -7,7 +7,7 @@ use std::process::Command;
 use libtest_mimic::Failed;
 use serde_json::json;
 
-use super::pods::{Pod, Sight, Volume, digests, judge_whole};
+use super::pods::{Pod, Sight, Volume, digests};
 use super::{DRIVER, ROTATION, START, Stage, chain};
 use crate::classes::Mode;
 use crate::daemon::Daemon;
@@ -41,12 +41,12 @@ pub(super) async fn change(stage: &Stage) -> Result<(), Failed> {
     stage.await_driver(false).await?;
     read_by_us?;
     let upstream = Upstream::start(stage).await?;
-    let sights = rotates(stage, &pod, "upstream again").await?;
+    let whole = pod.judge_whole(&rotates(stage, &pod, "upstream again").await?);
     pod.delete()?;
     upstream.end(stage).await?;
     // The next trial finds the chart as the last one left it.
     stage.install().await?;
-    judge_whole(&sights)
+    whole
 }
 
 async fn ours(stage: &Stage, pod: &Pod<'_>) -> Result<(), Failed> {

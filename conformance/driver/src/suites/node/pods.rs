@@ -170,6 +170,16 @@ impl<'a> Pod<'a> {
         }
     }
 
+    /// Nothing was ever lost, and something was read all the time, by one container: the log of one
+    /// that was started again does not hold what its forerunner lost.
+    pub(super) fn judge_whole(&self, sights: &[Sight]) -> Result<(), Failed> {
+        let container = self.object()?["status"]["containerStatuses"][0].take();
+        if container["restartCount"] != 0 {
+            return Err(format!("the container was restarted: {container}").into());
+        }
+        judge(sights)
+    }
+
     /// Deletes the pod and waits until it is gone.
     pub(super) fn delete(&self) -> Result<(), Failed> {
         let arguments = ["pod", self.name, "--namespace", NAMESPACE];
@@ -213,8 +223,8 @@ pub(super) fn digests<'a>(sights: &'a [Sight], file: &str) -> Vec<&'a str> {
         .collect()
 }
 
-/// Nothing was ever lost, and something was read all the time.
-pub(super) fn judge_whole(sights: &[Sight]) -> Result<(), Failed> {
+/// Nothing was ever lost, and something was read.
+fn judge(sights: &[Sight]) -> Result<(), Failed> {
     let lost: Vec<_> = sights.iter().filter(|it| matches!(it, Sight::Lost { .. })).collect();
     if !lost.is_empty() {
         return Err(format!("files were lost: {lost:?}").into());
@@ -237,10 +247,10 @@ mod tests {
     #[test]
     fn a_lost_file_is_never_forgiven() {
         let whole = vec![seen("/a", "1"), Sight::Alive { reads: 50 }, seen("/a", "2")];
-        assert!(judge_whole(&whole).is_ok());
+        assert!(judge(&whole).is_ok());
         let lost = Sight::Lost { path: "/a".to_owned(), error: "gone".to_owned() };
-        assert!(judge_whole(&[whole.clone(), vec![lost]].concat()).is_err());
-        assert!(judge_whole(&whole[..1]).is_err());
+        assert!(judge(&[whole.clone(), vec![lost]].concat()).is_err());
+        assert!(judge(&whole[..1]).is_err());
         assert_eq!(digests(&whole, "/a"), ["1", "2"]);
     }
 
