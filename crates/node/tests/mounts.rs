@@ -1,28 +1,66 @@
-//! The memory file system below a volume. Mounting takes privilege; without it the tests hold the
-//! error to what it promises instead.
+//! The memory file system below a volume. Mounting takes privilege: without it the cases that mount
+//! are counted as left out, and the error is held to what it promises.
 
 #![cfg(test)]
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_clock::{ManualClock, SystemClock};
 use lanyard_node::{FileEntry, Mount, MountError, Volume};
+use libtest_mimic::{Arguments, Trial};
 use rustix::mount::UnmountFlags;
 
-/// The options that the kernel tells about the mount on `dir`, or nothing without privilege.
-fn mounted(dir: &Path, size: u64) -> Option<Mount> {
-    match Mount::tmpfs(dir, size) {
-        Ok(mount) => Some(mount),
-        Err(error) => {
-            assert!(!rustix::process::geteuid().is_root(), "{error}");
-            assert!(error.hint().unwrap().contains("CAP_SYS_ADMIN"), "{error}");
-            None
-        }
-    }
+fn main() -> ExitCode {
+    let is_root = rustix::process::geteuid().is_root();
+    let case = |name: &str, case: fn()| {
+        Trial::test(name, move || {
+            case();
+            Ok(())
+        })
+    };
+    let mounting = [
+        case("a_mount_is_hardened_and_bounded", a_mount_is_hardened_and_bounded),
+        case(
+            "a_mount_that_was_never_published_into_is_undone",
+            a_mount_that_was_never_published_into_is_undone,
+        ),
+        case(
+            "a_published_mount_outlives_its_process_grows_and_goes_at_unpublish",
+            a_published_mount_outlives_its_process_grows_and_goes_at_unpublish,
+        ),
+        case(
+            "a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind",
+            a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind,
+        ),
+        case(
+            "a_file_that_a_container_has_bound_keeps_its_content_until_it_is_released",
+            a_file_that_a_container_has_bound_keeps_its_content_until_it_is_released,
+        ),
+    ];
+    let mut trials: Vec<_> =
+        mounting.into_iter().map(|trial| trial.with_ignored_flag(!is_root)).collect();
+    trials.push(case(
+        "what_somebody_else_mounted_is_not_touched",
+        what_somebody_else_mounted_is_not_touched,
+    ));
+    let unprivileged = case(
+        "who_may_not_mount_is_told_what_is_missing",
+        who_may_not_mount_is_told_what_is_missing,
+    );
+    trials.push(unprivileged.with_ignored_flag(is_root));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
+fn who_may_not_mount_is_told_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Mount::tmpfs(dir.path(), 1 << 20).unwrap_err();
+    assert!(error.hint().unwrap().contains("CAP_SYS_ADMIN"), "{error}");
+}
+
+/// The options that the kernel tells about the mount on `dir`.
 fn options(dir: &Path) -> Option<String> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let dir = dir.to_str().unwrap();
@@ -32,10 +70,9 @@ fn options(dir: &Path) -> Option<String> {
     line
 }
 
-#[test]
 fn a_mount_is_hardened_and_bounded() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(mount) = mounted(dir.path(), 1 << 20) else { return };
+    let mount = Mount::tmpfs(dir.path(), 1 << 20).unwrap();
     let options = options(dir.path()).unwrap();
     for option in ["nosuid", "nodev", "noexec", "size=1024k", "mode=755"] {
         assert!(options.contains(option), "{option} is not in {options}");
@@ -44,20 +81,18 @@ fn a_mount_is_hardened_and_bounded() {
     assert!(self::options(dir.path()).is_none());
 }
 
-#[test]
 fn a_mount_that_was_never_published_into_is_undone() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(mount) = mounted(dir.path(), 1 << 20) else { return };
+    let mount = Mount::tmpfs(dir.path(), 1 << 20).unwrap();
     let mut volume = Volume::open_mounted(mount, SystemClock::shared()).unwrap();
     assert!(volume.publish(&[]).is_err());
     drop(volume);
     assert!(options(dir.path()).is_none());
 }
 
-#[test]
 fn a_published_mount_outlives_its_process_grows_and_goes_at_unpublish() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(mount) = mounted(dir.path(), 64 << 10) else { return };
+    let mount = Mount::tmpfs(dir.path(), 64 << 10).unwrap();
     let content = vec![b'x'; 100 << 10];
     let entry = |length: usize| [FileEntry::new("a".parse().unwrap(), &content[..length], 0o600)];
     let mut volume = Volume::open_mounted(mount, SystemClock::shared()).unwrap();
@@ -79,7 +114,7 @@ fn a_published_mount_outlives_its_process_grows_and_goes_at_unpublish() {
     }
 
     // Mounting again takes the same one over.
-    let mount = mounted(dir.path(), 1 << 20).unwrap();
+    let mount = Mount::tmpfs(dir.path(), 1 << 20).unwrap();
     assert!(self::options(dir.path()).is_some());
     let reader = std::fs::File::open(dir.path().join("a")).unwrap();
     drop(volume);
@@ -88,10 +123,9 @@ fn a_published_mount_outlives_its_process_grows_and_goes_at_unpublish() {
     drop(reader);
 }
 
-#[test]
 fn a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(mount) = mounted(dir.path(), 64 << 10) else { return };
+    let mount = Mount::tmpfs(dir.path(), 64 << 10).unwrap();
     // Without its mount, the volume cannot grow it.
     let mut volume = Volume::open(dir.path(), SystemClock::shared()).unwrap();
     let small = [FileEntry::new("a".parse().unwrap(), b"small", 0o600)];
@@ -110,10 +144,9 @@ fn a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind() {
     volume.unpublish().unwrap();
 }
 
-#[test]
 fn a_file_that_a_container_has_bound_keeps_its_content_until_it_is_released() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(mount) = mounted(dir.path(), 1 << 20) else { return };
+    let mount = Mount::tmpfs(dir.path(), 1 << 20).unwrap();
     let elsewhere = tempfile::NamedTempFile::new().unwrap();
     let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
     let mut volume = Volume::open_mounted(mount, Arc::new(clock.clone())).unwrap();
@@ -134,7 +167,6 @@ fn a_file_that_a_container_has_bound_keeps_its_content_until_it_is_released() {
     volume.unpublish().unwrap();
 }
 
-#[test]
 fn what_somebody_else_mounted_is_not_touched() {
     let error = Mount::find(Path::new("/proc")).unwrap_err();
     assert!(matches!(error, MountError::Foreign { .. }), "{error}");

@@ -431,8 +431,3 @@ fn class(is_managed: bool) -> SecretProviderClass {
 pub(crate) fn published(events: &[Event]) -> usize {
     events.iter().filter(|event| matches!(event, Event::Published { .. })).count()
 }
-
-/// Mounting needs root. Elsewhere there is nothing to see here.
-pub(crate) fn can_mount() -> bool {
-    rustix::process::geteuid().is_root()
-}

@@ -5,14 +5,25 @@ use std::time::Duration;
 use lanyard_node::NoticeKind;
 use lanyard_node::rotation::ClassWishes;
 use lanyard_vocabulary::OutcomeCode;
+use libtest_mimic::Trial;
 
-use crate::scene::{Scene, SceneSettings, can_mount};
+use crate::scene::{Scene, SceneSettings};
+use crate::trial;
 
-#[tokio::test]
+pub(crate) fn trials() -> Vec<Trial> {
+    vec![
+        trial(
+            "a_new_value_of_the_refresh_annotation_brings_the_new_version_within_seconds",
+            a_new_value_of_the_refresh_annotation_brings_the_new_version_within_seconds,
+        ),
+        trial(
+            "an_older_credential_is_refused_until_the_class_accepts_exactly_that_version",
+            an_older_credential_is_refused_until_the_class_accepts_exactly_that_version,
+        ),
+    ]
+}
+
 async fn a_new_value_of_the_refresh_annotation_brings_the_new_version_within_seconds() {
-    if !can_mount() {
-        return;
-    }
     let mut scene = Scene::open(SceneSettings::default());
     scene.registered().await;
     let keys: Vec<_> = (0..10).map(|number| scene.add_pod(number)).collect();
@@ -32,11 +43,7 @@ async fn a_new_value_of_the_refresh_annotation_brings_the_new_version_within_sec
     scene.end().await;
 }
 
-#[tokio::test]
 async fn an_older_credential_is_refused_until_the_class_accepts_exactly_that_version() {
-    if !can_mount() {
-        return;
-    }
     let mut scene = Scene::open(SceneSettings::default());
     scene.registered().await;
     let key = scene.add_pod(1);
