@@ -66,6 +66,8 @@ pub(crate) fn fuzz(house: &House, target: &str, seconds: u32) -> Result<(), Task
     command.arg(&found);
     command.arg(house.root().join("fuzz").join("corpus").join(target));
     command.args(["--", "-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=2048"]);
+    // No input may keep a thread of the node for long.
+    command.arg("-timeout=10");
     command.arg(format!("-max_total_time={seconds}"));
     process::run(&mut command)
 }

@@ -240,5 +240,17 @@ pub(crate) fn problem(
     field: &'static str,
     reason: impl Into<String>,
 ) -> ParameterProblem {
-    ParameterProblem::Object { index, field, reason: reason.into() }
+    ParameterProblem::Object { index, field, reason: excerpt(reason.into()) }
 }
+
+/// A reason quotes what the class says, and that may be long.
+fn excerpt(mut reason: String) -> String {
+    if reason.len() > LONGEST_REASON {
+        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+        reason.push('…');
+    }
+    reason
+}
+
+/// In bytes.
+const LONGEST_REASON: usize = 512;

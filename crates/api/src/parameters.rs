@@ -169,6 +169,22 @@ pub enum ParameterProblem {
         /// What is wrong with it.
         reason: String,
     },
+    /// `objects` asks for more than one class may.
+    #[error("`objects` has {found} {what}, and {most} is the most")]
+    TooManyObjects {
+        /// Of what it has too many: bytes, entries, files to write.
+        what: &'static str,
+        /// How many it has.
+        found: usize,
+        /// How many it may have.
+        most: usize,
+    },
+    /// There are more problems in `objects` than are told.
+    #[error("`objects` has {more} more problems")]
+    MoreObjects {
+        /// How many are not told.
+        more: usize,
+    },
     /// An entry of `objects` is wrong.
     #[error("objects[{index}]{}{field}: {reason}", if field.is_empty() { "" } else { "." })]
     Object {
@@ -189,7 +205,9 @@ impl ParameterProblem {
             | Self::NotBoolean { key, .. }
             | Self::Invalid { key, .. } => (*key).to_owned(),
             Self::SeveralIdentityModes { keys } => keys.join(", "),
-            Self::Objects { .. } => "objects".to_owned(),
+            Self::Objects { .. } | Self::TooManyObjects { .. } | Self::MoreObjects { .. } => {
+                "objects".to_owned()
+            }
             Self::Object { index, field: "", .. } => format!("objects[{index}]"),
             Self::Object { index, field, .. } => format!("objects[{index}].{field}"),
         }
@@ -210,7 +228,10 @@ impl ParameterProblem {
                 "write `array:` and below it one `- |` for each object, with its fields indented"
                     .to_owned(),
             ),
-            Self::Invalid { .. } | Self::Object { .. } => None,
+            Self::TooManyObjects { .. } => {
+                Some("divide the objects among several SecretProviderClasses".to_owned())
+            }
+            Self::Invalid { .. } | Self::Object { .. } | Self::MoreObjects { .. } => None,
         }
     }
 }

@@ -4,6 +4,8 @@
 //! the text `0644` and not a number, an unquoted `true` is a name like any other. A typed YAML
 //! reader has lost that text by the time it answers.
 
+use std::collections::HashSet;
+
 use serde_saphyr::granit_parser::{Event, Marker, Parser, ScalarStyle, ScanError};
 
 /// A node of a YAML document.
@@ -205,13 +207,14 @@ impl<'text> Reader<'text> {
 
     fn mapping(&mut self) -> Result<Node, SourceTextError> {
         let mut entries: Vec<(String, Node)> = Vec::new();
+        let mut known = HashSet::new();
         loop {
             let key = match self.next()? {
                 None | Some(Event::MappingEnd) => return Ok(Node::Mapping(entries)),
                 Some(Event::Scalar(key, ..)) => key.into_owned(),
                 Some(_) => return Err(self.refuse("a key is not a scalar".to_owned())),
             };
-            if entries.iter().any(|(known, _)| *known == key) {
+            if !known.insert(key.clone()) {
                 return Err(self.refuse(format!("the key `{key}` is there twice")));
             }
             let Some(event) = self.next()? else { return Ok(Node::Mapping(entries)) };

@@ -1,8 +1,13 @@
 //! Reading the parameter `objects`.
+//!
+//! Whoever may make a class chooses this text, and every node that mounts it reads it: so there
+//! are limits before there is any work, and the work grows with the text and no faster.
+
+use std::collections::HashMap;
 
 use lanyard_vocabulary::{ObjectEncoding, SecretName};
 
-use super::{FileName, ObjectEntry, ObjectFormat, ObjectKind, ObjectVersion, problem};
+use super::{FileName, ObjectEntry, ObjectFormat, ObjectKind, ObjectVersion, excerpt, problem};
 use crate::parameters::ParameterProblem;
 use crate::source_text::{Node, parse_node};
 
@@ -15,6 +20,7 @@ pub(crate) fn parse_objects(text: &str, problems: &mut Vec<ParameterProblem>) ->
             return Vec::new();
         }
     };
+    let first = problems.len();
     let mut entries: Vec<(usize, ObjectEntry)> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         match fields(item) {
@@ -27,7 +33,16 @@ pub(crate) fn parse_objects(text: &str, problems: &mut Vec<ParameterProblem>) ->
             Err(reason) => problems.push(problem(index, "", reason)),
         }
     }
-    refuse_collisions(&entries, problems);
+    if let Err(problem) = within("files to write", files_of(&entries), MOST_FILES) {
+        problems.push(problem);
+    } else {
+        refuse_collisions(&entries, problems);
+    }
+    let more = problems.len().saturating_sub(first + MOST_PROBLEMS);
+    if more > 0 {
+        problems.truncate(first + MOST_PROBLEMS);
+        problems.push(ParameterProblem::MoreObjects { more });
+    }
     entries.into_iter().map(|(_, entry)| entry).collect()
 }
 
@@ -36,7 +51,8 @@ fn array(text: &str) -> Result<Vec<Node>, ParameterProblem> {
     if text.is_empty() {
         return Err(ParameterProblem::Missing { key: "objects", similar: None });
     }
-    let refuse = |reason: String| ParameterProblem::Objects { reason };
+    within("bytes", text.len(), LONGEST_TEXT)?;
+    let refuse = |reason: String| ParameterProblem::Objects { reason: excerpt(reason) };
     let node = parse_node(text).map_err(|error| refuse(format!("it is not YAML: {error}")))?;
     let Node::Mapping(entries) = node else {
         return Err(refuse(format!(
@@ -46,7 +62,10 @@ fn array(text: &str) -> Result<Vec<Node>, ParameterProblem> {
     };
     let array = entries.into_iter().find_map(|(key, value)| (key == "array").then_some(value));
     match array {
-        Some(Node::Sequence(items)) if !items.is_empty() => Ok(items),
+        Some(Node::Sequence(items)) if !items.is_empty() => {
+            within("entries", items.len(), MOST_ENTRIES)?;
+            Ok(items)
+        }
         Some(Node::Sequence(_)) => Err(refuse("the list `array` is empty".to_owned())),
         Some(node) if node.is_null() => Err(refuse("the list `array` is empty".to_owned())),
         Some(node) => Err(refuse(format!("`array` is {} and not a list", node.kind()))),
@@ -65,23 +84,58 @@ fn fields(item: &Node) -> Result<Vec<(String, Node)>, String> {
     }
 }
 
+fn within(what: &'static str, found: usize, most: usize) -> Result<(), ParameterProblem> {
+    if found <= most {
+        return Ok(());
+    }
+    Err(ParameterProblem::TooManyObjects { what, found, most })
+}
+
+fn files_of(entries: &[(usize, ObjectEntry)]) -> usize {
+    let files = |entry: &ObjectEntry| usize::try_from(entry.history).unwrap_or(usize::MAX).max(1);
+    entries.iter().map(|(_, entry)| files(entry)).fold(0, usize::saturating_add)
+}
+
 /// Two entries cannot write the same path, nor one a file where the other needs a directory.
 fn refuse_collisions(entries: &[(usize, ObjectEntry)], problems: &mut Vec<ParameterProblem>) {
-    for (position, (index, entry)) in entries.iter().enumerate() {
-        let earlier = entries[..position].iter().find(|(_, earlier)| collide(earlier, entry));
-        if let Some((other, _)) = earlier {
+    let mut taken = Taken::default();
+    for (index, entry) in entries {
+        if let Some(other) = taken.take(*index, entry) {
             let reason = format!("its file `{}` collides with objects[{other}]", entry.file_name());
             problems.push(problem(*index, "objectAlias", reason));
         }
     }
 }
 
-fn collide(one: &ObjectEntry, other: &ObjectEntry) -> bool {
-    fn below(path: &str, root: &str) -> bool {
-        path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+/// The place of the entry that writes a file first, and of the one that needs a directory first.
+#[derive(Default)]
+struct Taken {
+    files: HashMap<String, usize>,
+    directories: HashMap<String, usize>,
+}
+
+impl Taken {
+    /// Takes the paths of an entry; gives the first entry whose paths are in their way.
+    fn take(&mut self, index: usize, entry: &ObjectEntry) -> Option<usize> {
+        let name = entry.file_name();
+        let files = entry.paths();
+        let mut directories: Vec<&str> =
+            name.match_indices('/').map(|(end, _)| &name[..end]).collect();
+        if entry.history > 1 {
+            directories.push(name);
+        }
+        let in_files = directories.iter().copied().chain(files.iter().map(String::as_str));
+        let in_files = in_files.filter_map(|path| self.files.get(path));
+        let in_directories = files.iter().filter_map(|path| self.directories.get(path));
+        let first = in_files.chain(in_directories).min().copied();
+        for path in directories {
+            self.directories.entry(path.to_owned()).or_insert(index);
+        }
+        for path in files {
+            self.files.entry(path).or_insert(index);
+        }
+        first
     }
-    let paths = other.paths();
-    one.paths().iter().any(|one| paths.iter().any(|two| below(one, two) || below(two, one)))
 }
 
 struct EntryReader<'a> {
@@ -198,6 +252,18 @@ impl EntryReader<'_> {
         result.map_err(|reason| self.problems.push(problem(self.index, field, reason))).ok()
     }
 }
+
+/// The longest text, in bytes: five hundred entries with every field are half of it.
+const LONGEST_TEXT: usize = 256 * 1024;
+
+/// The most entries.
+const MOST_ENTRIES: usize = 500;
+
+/// The most files that all entries write together, versions of a history included.
+const MOST_FILES: usize = 5000;
+
+/// How many problems are told one by one: they go into events and into answers to the kubelet.
+const MOST_PROBLEMS: usize = 20;
 
 /// The most versions of one object that one class may ask for.
 const LONGEST_HISTORY: i32 = 1000;

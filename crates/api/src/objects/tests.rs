@@ -128,6 +128,58 @@ fn two_objects_cannot_write_the_same_path() {
 }
 
 #[test]
+fn the_first_entry_that_is_in_the_way_is_named() {
+    let aliases = ["a/b", "c", "a-b", "a", "c/d", "a/b/c", "a/b-c"];
+    let entries = aliases.map(|alias| {
+        format!("  - |\n    objectName: n\n    objectType: secret\n    objectAlias: {alias}\n")
+    });
+    let problems = parse(&format!("array:\n{}", entries.concat())).unwrap_err();
+    let expected = [
+        "objects[3].objectAlias: its file `a` collides with objects[0]",
+        "objects[4].objectAlias: its file `c/d` collides with objects[1]",
+        "objects[5].objectAlias: its file `a/b/c` collides with objects[0]",
+        "objects[6].objectAlias: its file `a/b-c` collides with objects[3]",
+    ];
+    assert_eq!(problems, expected);
+}
+
+fn listed(count: usize, fields: impl Fn(usize) -> String) -> String {
+    let entries = (0..count).map(|index| {
+        let fields = fields(index);
+        format!("  - |\n    objectName: n{index}\n    objectType: secret\n    {fields}\n")
+    });
+    format!("array:\n{}", entries.collect::<String>())
+}
+
+#[test]
+fn what_no_volume_can_hold_is_refused_before_any_work() {
+    let plain = |_| String::new();
+    assert_eq!(parse(&listed(500, plain)).unwrap().len(), 500);
+    assert_eq!(
+        parse(&listed(501, plain)).unwrap_err(),
+        ["`objects` has 501 entries, and 500 is the most"]
+    );
+    let versions = |_| "objectVersionHistory: 1000".to_owned();
+    assert_eq!(parse(&listed(5, versions)).unwrap().len(), 5);
+    assert_eq!(
+        parse(&listed(500, versions)).unwrap_err(),
+        ["`objects` has 500000 files to write, and 5000 is the most"]
+    );
+    let text = format!("array:\n# {}\n", "x".repeat(256 * 1024));
+    let problems = parse(&text).unwrap_err();
+    assert!(problems[0].ends_with("bytes, and 262144 is the most"), "{problems:?}");
+}
+
+#[test]
+fn many_problems_are_counted_instead_of_told_and_long_texts_are_cut() {
+    let problems = parse(&listed(500, |_| "filePermission: rw".to_owned())).unwrap_err();
+    assert_eq!(problems.len(), 21);
+    assert_eq!(problems[20], "`objects` has 480 more problems");
+    let problems = named(&format!("filePermission: {}", "é".repeat(50_000))).unwrap_err();
+    assert!(problems[0].len() < 600, "{}", problems[0].len());
+}
+
+#[test]
 fn texts_without_a_list_of_texts_are_refused_with_their_place() {
     let cases = [
         ("", "`objects` is not set"),
