@@ -119,7 +119,9 @@ fn next(now: Timestamp, look: &Look<'_>) -> (Timestamp, Reason) {
         (after(noticed, spread).max(earliest), Reason::Refresh)
     });
     let Some(failing) = clock.failing() else {
-        return wished.into_iter().fold(regular(look, now), earlier);
+        // The last look may have come to nothing, neither a success nor a failure.
+        let (due, reason) = regular(look, now);
+        return wished.into_iter().fold((due.max(earliest), reason), earlier);
     };
     let pause = pause(interval, failing.count, failing.retry);
     let retry = after(looked, Draw::of("retry", volume_id, looked).beyond(pause));

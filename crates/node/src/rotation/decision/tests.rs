@@ -56,6 +56,14 @@ fn a_healthy_volume_is_due_when_the_interval_has_passed() {
 }
 
 #[test]
+fn a_look_that_came_to_nothing_is_not_repeated_at_once() {
+    for mut clock in [checked(0), VolumeClock::default()] {
+        clock.began(at(10_000));
+        assert_eq!(due(&look(&clock, "1h"), 10_001), at(10_010));
+    }
+}
+
+#[test]
 fn a_volume_whose_marker_is_missing_is_due_soon_after_the_restart() {
     let clock = VolumeClock::resumed(None, at(100));
     let look = look(&clock, "1h");
@@ -279,6 +287,32 @@ fn stamps() -> impl Strategy<Value = Vec<Stamps>> {
 }
 
 proptest! {
+    #[test]
+    fn no_two_looks_are_closer_than_the_least_gap(
+        interval in 1_u64..=604_800,
+        checked_at in 0_i64..1_000_000,
+        later in 0_i64..1_000_000,
+        outcome in 0_u8..4,
+        wished in proptest::bool::ANY,
+        end in proptest::option::of(0_i64..3_000_000),
+    ) {
+        let interval = format!("{interval}s");
+        let mut clock = checked(checked_at);
+        let looked = checked_at + later;
+        match outcome {
+            0 => clock.began(at(looked)),
+            1 => clock.failed(at(looked), RetryClass::Transient),
+            2 => clock.failed(at(looked), RetryClass::Denied),
+            _ => clock.succeeded(at(looked), &ClassWishes::default(), []),
+        }
+        let wish = RefreshWish::of("now").unwrap();
+        let stamps = [Stamps { not_after: end.map(at), ..Stamps::default() }];
+        let refresh = wished.then_some((&wish, at(0)));
+        let look = Look { refresh, stamps: &stamps, ..look(&clock, &interval) };
+        let earliest = after(at(looked), least_gap(look.interval));
+        prop_assert!(due(&look, looked) >= earliest);
+    }
+
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
