@@ -146,7 +146,7 @@ impl Rounds {
         self.waiting.extend(due.into_iter().map(|(_, task)| task));
         let targets: BTreeSet<_> = volumes.iter().map(|volume| &volume.target).collect();
         let classes = &self.classes;
-        self.told.notices(troubles, |topic| match topic {
+        self.told.notices(now, troubles, |topic| match topic {
             Topic::Annotations(namespace, name) => {
                 !classes.contains_key(&(namespace.clone(), name.clone()))
             }
@@ -299,11 +299,8 @@ impl Rounds {
         if let Decision::AwaitsProofs { since } = self.decide(now, interval, volume)
             && after(since, PROOF_PATIENCE) < now
         {
-            let message = format!(
-                "the volume is due since {since}, and the kubelet has brought no ServiceAccount \
-                 token that is still valid: set `requiresRepublish: true` on the CSIDriver object"
-            );
-            add(Topic::Proofs(volume.target.clone()), OutcomeCode::TokenNotFound, message);
+            let (code, message) = missing_message(since, &key, self.classes.contains_key(&key));
+            add(Topic::Proofs(volume.target.clone()), code, message);
         }
         for (id, stamps) in &volume.stamps {
             if let Some(end) = stamps.not_after.filter(|end| *end <= now) {
@@ -316,6 +313,29 @@ impl Rounds {
             }
         }
     }
+}
+
+/// What keeps a volume from being looked at. Where its class was never seen, nobody knows whether
+/// it needs a token at all.
+fn missing_message(
+    since: Timestamp,
+    (namespace, name): &ClassKey,
+    is_class_known: bool,
+) -> (OutcomeCode, String) {
+    if is_class_known {
+        let message = format!(
+            "the volume is due since {since}, and the kubelet has brought no ServiceAccount token \
+             that is still valid: set `requiresRepublish: true` on the CSIDriver object"
+        );
+        return (OutcomeCode::TokenNotFound, message);
+    }
+    let code = OutcomeCode::ClassSourceUnavailable;
+    let message = format!(
+        "the volume is due since {since}, and SecretProviderClass {namespace}/{name} was not to be \
+         had since the node plugin began: see that it is there; {}",
+        code.hint()
+    );
+    (code, message)
 }
 
 fn annotation_message((namespace, name): &ClassKey, wishes: &ClassWishes) -> String {

@@ -139,6 +139,15 @@ impl Scene {
         settings: RotatorSettings,
         takes: Duration,
     ) -> Self {
+        Self::open_with(Some(class(&[])), volumes, settings, takes).await
+    }
+
+    async fn open_with(
+        class: Option<SecretProviderClass>,
+        volumes: impl IntoIterator<Item = RotatingVolume>,
+        settings: RotatorSettings,
+        takes: Duration,
+    ) -> Self {
         let clock = ManualClock::starting_at(Timestamp::from_second(START).unwrap());
         let volumes = volumes.into_iter().map(|it| (it.target.clone(), it)).collect();
         let shelf = Arc::new(Shelf {
@@ -151,7 +160,7 @@ impl Scene {
             running: AtomicUsize::new(0),
             most_running: AtomicUsize::new(0),
         });
-        let classes = Arc::new(Classes(Mutex::new(Some(class(&[])))));
+        let classes = Arc::new(Classes(Mutex::new(class)));
         let ears = Arc::new(Ears::default());
         let rotator = Rotator::new(
             Arc::<Shelf>::clone(&shelf),
@@ -287,6 +296,18 @@ async fn a_workload_identity_without_a_token_waits_for_the_kubelet_and_tells_whe
     scene.pass(5).await;
     assert_eq!(scene.looks_at(1).len(), 1);
     assert_eq!(scene.ears.0.lock().len(), 2);
+    scene.end().await;
+}
+
+#[tokio::test]
+async fn a_volume_whose_class_is_not_to_be_had_is_not_told_to_lack_a_token() {
+    let restored = RotatingVolume { proofs: None, ..volume(1, START) };
+    let scene = Scene::open_with(None, [restored], settings("2m"), Duration::ZERO).await;
+    scene.pass(460).await;
+    let notices = scene.ears.0.lock().clone();
+    let [notice] = notices.as_slice() else { panic!("{notices:?}") };
+    assert_eq!(notice.kind, NoticeKind::Failed(OutcomeCode::ClassSourceUnavailable));
+    assert!(notice.message.contains("clusters/managed-azure-cpo"), "{}", notice.message);
     scene.end().await;
 }
 

@@ -1,8 +1,9 @@
-//! What people were told, so that they are told once.
+//! What people were told, so that they are told again only while they may have forgotten.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use jiff::{SignedDuration, Timestamp};
 use lanyard_keyvault::Pod;
 use lanyard_vocabulary::OutcomeCode;
 
@@ -27,31 +28,37 @@ pub(super) struct Trouble {
     pub(super) message: String,
 }
 
-/// The troubles that people know of.
+/// The troubles that people know of, and when they were told.
 #[derive(Debug, Default)]
-pub(super) struct Told(BTreeMap<Topic, Trouble>);
+pub(super) struct Told(BTreeMap<Topic, (Trouble, Timestamp)>);
 
 impl Told {
-    /// What is new since the last time: a trouble that began or changed, and one that ended. A
-    /// topic that is gone has not become good.
+    /// What is new since the last time: a trouble that began or changed, one that lasts and was
+    /// told long ago, and one that ended. A topic that is gone has not become good.
     pub(super) fn notices(
         &mut self,
-        now: BTreeMap<Topic, Trouble>,
+        now: Timestamp,
+        troubles: BTreeMap<Topic, Trouble>,
         is_gone: impl Fn(&Topic) -> bool,
     ) -> Vec<Notice> {
-        let before = std::mem::take(&mut self.0);
+        let mut before = std::mem::take(&mut self.0);
         let mut notices = Vec::new();
-        for (topic, trouble) in &now {
-            if before.get(topic).is_none_or(|it| it.message != trouble.message) {
+        for (topic, trouble) in troubles {
+            let told = before
+                .remove(&topic)
+                .filter(|(known, told)| known.message == trouble.message && is_lately(*told, now))
+                .map(|(_, told)| told);
+            if told.is_none() {
                 notices.push(Notice {
                     pod: trouble.pod.clone(),
                     kind: NoticeKind::Failed(trouble.code),
                     message: trouble.message.clone(),
                 });
             }
+            self.0.insert(topic, (trouble, told.unwrap_or(now)));
         }
-        for (topic, trouble) in before {
-            if !now.contains_key(&topic) && !is_gone(&topic) {
+        for (topic, (trouble, _)) in before {
+            if !is_gone(&topic) {
                 notices.push(Notice {
                     pod: trouble.pod,
                     kind: NoticeKind::Recovered(trouble.code),
@@ -59,10 +66,16 @@ impl Told {
                 });
             }
         }
-        self.0 = now;
         notices
     }
 }
+
+fn is_lately(told: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(told).abs() < TELL_AGAIN
+}
+
+/// Events live for an hour; one that is told again counts higher and lives on.
+const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
 #[cfg(test)]
 mod tests {
@@ -79,19 +92,23 @@ mod tests {
     }
 
     #[test]
-    fn a_trouble_is_told_when_it_begins_changes_and_ends_and_not_in_between() {
+    fn a_trouble_is_told_when_it_begins_changes_lasts_and_ends_and_not_in_between() {
         let mut told = Told::default();
         let topic = || Topic::Proofs("/a".into());
-        let mut kinds = |now: BTreeMap<Topic, Trouble>, gone: bool| -> Vec<NoticeKind> {
-            told.notices(now, |_| gone).into_iter().map(|notice| notice.kind).collect()
+        let mut kinds = |second, now: BTreeMap<Topic, Trouble>, gone: bool| -> Vec<NoticeKind> {
+            let at = Timestamp::from_second(second).unwrap();
+            told.notices(at, now, |_| gone).into_iter().map(|notice| notice.kind).collect()
         };
         let failed = NoticeKind::Failed(OutcomeCode::TokenNotFound);
         let recovered = NoticeKind::Recovered(OutcomeCode::TokenNotFound);
-        assert_eq!(kinds([(topic(), trouble("one"))].into(), false), [failed]);
-        assert_eq!(kinds([(topic(), trouble("one"))].into(), false), []);
-        assert_eq!(kinds([(topic(), trouble("two"))].into(), false), [failed]);
-        assert_eq!(kinds([].into(), false), [recovered]);
-        assert_eq!(kinds([(topic(), trouble("two"))].into(), false), [failed]);
-        assert_eq!(kinds([].into(), true), [], "a volume that is gone has not recovered");
+        assert_eq!(kinds(0, [(topic(), trouble("one"))].into(), false), [failed]);
+        assert_eq!(kinds(1, [(topic(), trouble("one"))].into(), false), []);
+        assert_eq!(kinds(2, [(topic(), trouble("two"))].into(), false), [failed]);
+        assert_eq!(kinds(601, [(topic(), trouble("two"))].into(), false), []);
+        assert_eq!(kinds(602, [(topic(), trouble("two"))].into(), false), [failed], "it lasts");
+        assert_eq!(kinds(603, [(topic(), trouble("two"))].into(), false), []);
+        assert_eq!(kinds(604, [].into(), false), [recovered]);
+        assert_eq!(kinds(605, [(topic(), trouble("two"))].into(), false), [failed]);
+        assert_eq!(kinds(606, [].into(), true), [], "a volume that is gone has not recovered");
     }
 }
