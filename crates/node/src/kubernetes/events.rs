@@ -26,7 +26,7 @@ use crate::reporter::{Notice, NoticeKind};
 ///
 /// A notice never waits: while the queue is full it is dropped, counted and logged. The same thing
 /// said again about the same pod becomes a higher count of the event that is there, after some
-/// time, and each pod has a budget.
+/// time and with the words of the last one, and each pod has a budget.
 #[derive(Clone)]
 pub struct EventQueue {
     queue: mpsc::Sender<Notice>,
@@ -83,22 +83,50 @@ struct Recorder {
 
 impl Recorder {
     async fn run(mut self, mut notices: mpsc::Receiver<Notice>) {
-        while let Some(notice) = notices.recv().await {
-            let (clock, pod) = (self.api.clock(), &notice.pod);
-            tracing::info!(%pod, kind = ?notice.kind, "{}", notice.message);
-            let recorded = match self.ledger.decide(&notice, clock.monotonic(), clock.now()) {
-                Decision::Create(first) => self.create(&notice, &first).await,
-                Decision::Repeat(repeated) => self.repeat(&notice, &repeated).await,
-                Decision::Wait => Ok(()),
-                Decision::Drop => {
-                    self.dropped.fetch_add(1, Ordering::Relaxed);
-                    Ok(())
+        loop {
+            tokio::select! {
+                notice = notices.recv() => match notice {
+                    Some(notice) => self.take(&notice).await,
+                    None => return,
+                },
+                () = self.until_due() => {
+                    let now = self.api.clock().monotonic();
+                    if let Some((notice, repeated)) = self.ledger.take_due(now) {
+                        let recorded = self.repeat(&notice, &repeated).await;
+                        self.note(&notice, recorded);
+                    }
                 }
-            };
-            if let Err(error) = recorded {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(pod = %notice.pod, hint = error.hint(), "{error}");
             }
+        }
+    }
+
+    async fn until_due(&self) {
+        let clock = self.api.clock();
+        match self.ledger.next_due() {
+            Some(due) => clock.sleep(due.saturating_sub(clock.monotonic())).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn take(&mut self, notice: &Notice) {
+        let (clock, pod) = (self.api.clock(), &notice.pod);
+        tracing::info!(%pod, kind = ?notice.kind, "{}", notice.message);
+        let recorded = match self.ledger.decide(notice, clock.monotonic(), clock.now()) {
+            Decision::Create(first) => self.create(notice, &first).await,
+            Decision::Repeat(repeated) => self.repeat(notice, &repeated).await,
+            Decision::Wait => Ok(()),
+            Decision::Drop => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+        };
+        self.note(notice, recorded);
+    }
+
+    fn note(&self, notice: &Notice, recorded: Result<(), ApiError>) {
+        if let Err(error) = recorded {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            tracing::warn!(pod = %notice.pod, hint = error.hint(), "{error}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use crate::kubernetes::digest::digest_of;
 use crate::reporter::{Notice, NoticeKind};
 
 /// What was told about which pod, and when.
@@ -17,8 +18,11 @@ pub(super) struct EventLedger {
 #[derive(Debug)]
 struct Told {
     repeated: Repeated,
-    /// When the API was last told.
+    /// When the API was last told, and what.
     sent: Duration,
+    message: [u8; 32],
+    /// The last notice that said something else since then.
+    waiting: Option<Notice>,
 }
 
 /// How often something was said, and from when to when.
@@ -43,7 +47,8 @@ pub(super) enum Decision {
     Create(Repeated),
     /// The event that is there counts higher.
     Repeat(Repeated),
-    /// It is counted, and told with a later one.
+    /// It is counted, and told later: by the next one, or where it says something new by
+    /// [`EventLedger::take_due`].
     Wait,
     /// The pod has had too many.
     Drop,
@@ -65,9 +70,12 @@ impl EventLedger {
             told.repeated.count = told.repeated.count.saturating_add(1);
             told.repeated.last = stamp;
             if now.saturating_sub(told.sent) < REPEAT_AFTER {
+                if told.message != digest_of(&[&notice.message]) {
+                    told.waiting = Some(notice.clone());
+                }
                 return Decision::Wait;
             }
-            told.sent = now;
+            told.send(notice, now);
             return Decision::Repeat(told.repeated);
         }
         let new = || Budget { left: BURST, filled: now };
@@ -75,8 +83,27 @@ impl EventLedger {
             return Decision::Drop;
         }
         let repeated = Repeated { count: 1, first: stamp, last: stamp };
-        self.told.insert((uid.clone(), notice.kind), Told { repeated, sent: now });
+        let message = digest_of(&[&notice.message]);
+        let told = Told { repeated, sent: now, message, waiting: None };
+        self.told.insert((uid.clone(), notice.kind), told);
         Decision::Create(repeated)
+    }
+
+    /// When the next notice is due that says something new and had to wait.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        let waiting = self.told.values().filter(|told| told.waiting.is_some());
+        waiting.map(|told| told.sent.saturating_add(REPEAT_AFTER)).min()
+    }
+
+    /// A notice that has waited long enough, to be told in the place of the last one.
+    pub(super) fn take_due(&mut self, now: Duration) -> Option<(Notice, Repeated)> {
+        let is_due = |told: &&mut Told| {
+            told.waiting.is_some() && now.saturating_sub(told.sent) >= REPEAT_AFTER
+        };
+        let told = self.told.values_mut().find(is_due)?;
+        let notice = told.waiting.take()?;
+        told.send(&notice, now);
+        Some((notice, told.repeated))
     }
 
     /// Events live for an hour, so what is older is told anew; full budgets are as good as none.
@@ -85,11 +112,21 @@ impl EventLedger {
             self.told.retain(|_, told| now.saturating_sub(told.sent) < EVENT_LIFETIME);
             return;
         }
-        self.told.retain(|_, told| now.saturating_sub(told.sent) < REPEAT_AFTER);
+        self.told.retain(|_, told| {
+            told.waiting.is_some() || now.saturating_sub(told.sent) < REPEAT_AFTER
+        });
         self.budgets.retain(|_, budget| {
             budget.fill(now);
             budget.left < BURST
         });
+    }
+}
+
+impl Told {
+    fn send(&mut self, notice: &Notice, now: Duration) {
+        self.sent = now;
+        self.message = digest_of(&[&notice.message]);
+        self.waiting = self.waiting.take().filter(|waiting| waiting.message != notice.message);
     }
 }
 
@@ -165,6 +202,31 @@ mod tests {
         let repeated = Repeated { count: 6, first: at(MINUTE), last: at(6 * MINUTE) };
         assert_eq!(decide(&mut ledger, FAILED, 6 * MINUTE), Decision::Repeat(repeated));
         assert_eq!(decide(&mut ledger, FAILED, 7 * MINUTE), Decision::Wait);
+    }
+
+    #[test]
+    fn another_message_about_the_same_is_told_later_and_not_lost() {
+        let mut ledger = EventLedger::default();
+        let says = |message: &str| Notice { message: message.to_owned(), ..notice("u", FAILED) };
+        let mut decide = |message, now| ledger.decide(&says(message), now, at(now));
+        assert!(matches!(decide("a", MINUTE), Decision::Create(_)));
+        assert_eq!(decide("b", 2 * MINUTE), Decision::Wait);
+        assert_eq!(decide("a", 3 * MINUTE), Decision::Wait);
+        assert_eq!(ledger.next_due(), Some(6 * MINUTE));
+        assert_eq!(ledger.take_due(5 * MINUTE), None);
+        let repeated = Repeated { count: 3, first: at(MINUTE), last: at(3 * MINUTE) };
+        assert_eq!(ledger.take_due(6 * MINUTE), Some((says("b"), repeated)));
+        assert_eq!((ledger.next_due(), ledger.take_due(20 * MINUTE)), (None, None));
+    }
+
+    #[test]
+    fn what_waits_is_not_told_once_it_is_mended() {
+        let mut ledger = EventLedger::default();
+        decide(&mut ledger, FAILED, MINUTE);
+        let other = Notice { message: "b".to_owned(), ..notice("u", FAILED) };
+        ledger.decide(&other, MINUTE, at(MINUTE));
+        decide(&mut ledger, RECOVERED, 2 * MINUTE);
+        assert_eq!((ledger.next_due(), ledger.take_due(20 * MINUTE)), (None, None));
     }
 
     #[test]
