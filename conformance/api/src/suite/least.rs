@@ -44,7 +44,6 @@ pub(super) async fn grant(world: &World, name: &str, rules: Value) -> Result<(),
 async fn rights(world: World) -> Result<(), Failed> {
     world.create_class("c", json!({"provider": "azure"})).await?;
     let counted = world.counted(User::Node).await?;
-    counted.api.probe().await?;
     let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
     let reporter = reporter(&counted, "node");
     grant(&world, "node", json!([])).await?;
@@ -53,6 +52,8 @@ async fn rights(world: World) -> Result<(), Failed> {
         return Err(format!("without rights: {denied:?}").into());
     };
     expect_same("the refusal is told", denied.to_string().contains("HTTP 403"), true)?;
+    let probed = counted.api.probe().await;
+    expect_same("it is ready without rights", probed.is_ok(), false)?;
     let denied = reporter.report(&report(&world, "p", "u", "v")).await;
     let Err(denied) = denied else { return Err("reported without rights".into()) };
     expect_same("what to do is told", denied.to_string().contains("ClusterRole"), true)?;
@@ -61,6 +62,7 @@ async fn rights(world: World) -> Result<(), Failed> {
         Ok(classes.class(&world.namespace, "c").await.is_ok())
     })
     .await?;
+    counted.api.probe().await?;
     reporter.report(&report(&world, "p", "u", "v")).await?;
     // Taking over the remains of a former pod needs no more.
     reporter.forget(&report(&world, "p", "u", "v").target);

@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use kube::Client;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use lanyard_api::SecretProviderClass;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::causes;
 
@@ -43,14 +45,17 @@ impl KubernetesApi {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// Whether the API answers and takes our credentials: asks for its version.
+    /// Whether the API gives what no volume can be mounted without: asks for one class of all
+    /// namespaces, without what it says.
     ///
     /// # Errors
     ///
     /// What came back.
     pub async fn probe(&self) -> Result<(), ApiError> {
-        let version = || self.client.apiserver_version();
-        self.call(Patience::ONE_TRY, "ask for the version of the API", version).await.map(|_| ())
+        let classes = Api::<SecretProviderClass>::all(self.client.clone());
+        let one = ListParams::default().limit(1);
+        let list = || classes.list_metadata(&one);
+        self.call(Patience::ONE_TRY, "list SecretProviderClasses", list).await.map(|_| ())
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&NodeMetrics)) {
@@ -162,6 +167,14 @@ pub enum ApiError {
         /// How long it asked to be left alone.
         retry_after: Option<Duration>,
     },
+    /// The API knows no objects of that kind, whatever their names.
+    #[error("could not {action}: the API serves no such kind: {message} (HTTP 404)")]
+    NotServed {
+        /// What was tried.
+        action: String,
+        /// What it said.
+        message: String,
+    },
     /// The API was not reached, or the connection broke.
     #[error("could not {action}: {problem}")]
     Unreached {
@@ -198,9 +211,8 @@ impl ApiError {
             Self::Refused { status: 403, .. } => {
                 "see the ClusterRole of the node plugin's ServiceAccount; the chart makes it"
             }
-            Self::Refused { status: 404, .. } => {
-                "see that the object is there, and that the CRDs of the chart are installed"
-            }
+            Self::Refused { status: 404, .. } => "see that the object is there",
+            Self::NotServed { .. } => "install the CRDs of the chart (`linux.crds.enabled`)",
             Self::Refused { .. } => "see the message, and the health of the Kubernetes API",
             Self::Unreached { .. } | Self::TimedOut { .. } => {
                 "see the address of the API server and the node's way to it"
@@ -214,7 +226,7 @@ impl ApiError {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
             Self::Unreached { .. } | Self::TimedOut { .. } => true,
-            Self::Unreadable { .. } => false,
+            Self::NotServed { .. } | Self::Unreadable { .. } => false,
         }
     }
 
@@ -249,6 +261,11 @@ impl ApiError {
     }
 
     pub(crate) fn of_status(status: &kube::core::Status, action: String) -> Self {
+        // Only who knows the kind can say that an object of it is missing, and names it then.
+        let names_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
+        if status.code == 404 && !names_object {
+            return Self::NotServed { action, message: status.message.clone() };
+        }
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         Self::Refused {
             action,
@@ -290,6 +307,24 @@ mod tests {
         let error = refused(403, 0);
         assert_eq!(error.to_string(), "could not read x: no (HTTP 403, Forbidden)");
         assert!(error.hint().contains("ClusterRole"));
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_is_no_object_that_is_missing() {
+        let status = |details: serde_json::Value| Status {
+            code: 404,
+            message: "404 page not found".to_owned(),
+            details: serde_json::from_value(details).unwrap(),
+            ..Status::default()
+        };
+        let of = |status: Status| ApiError::of(&kube::Error::Api(Box::new(status)), "read x");
+        for details in [serde_json::Value::Null, serde_json::json!({})] {
+            let error = of(status(details));
+            assert!(matches!(error, ApiError::NotServed { .. }) && !error.is_absence(), "{error}");
+            assert!(error.hint().contains("CRDs") && !error.is_transient());
+        }
+        let details = serde_json::json!({"name": "x", "kind": "secretproviderclasses"});
+        assert!(of(status(details)).is_absence());
     }
 
     #[test]

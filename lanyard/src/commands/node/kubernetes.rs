@@ -72,7 +72,7 @@ impl Cluster {
     }
 }
 
-/// Opens the gate as soon as the API answers. It stays open: mounted volumes do without it.
+/// Opens the gate as soon as the API gives classes. It stays open: mounted volumes do without it.
 pub(super) async fn reach(api: KubernetesApi, gate: Gate, clock: SharedClock) {
     let mut pause = FIRST_PAUSE;
     while let Err(error) = api.probe().await {
