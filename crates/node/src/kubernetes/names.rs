@@ -97,6 +97,8 @@ mod tests {
 
     #[test]
     fn volumes_that_would_share_a_name_get_one_each() {
+        let (one, two) = (pod("p"), pod("p-clusters-one-q"));
+        assert_eq!(pod_status_name(&one, "q-clusters-one-c"), pod_status_name(&two, "c"));
         let beside = |target: &str| pod_status_name_beside(&pod("p"), "c", Path::new(target));
         assert_ne!(beside("/one"), beside("/two"));
         assert!(beside("/one").starts_with("p-clusters-one-c-"));

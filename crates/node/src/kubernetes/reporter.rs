@@ -29,15 +29,16 @@ use crate::reporter::{Notice, ReportError, Reporter, VolumeReport};
 /// What upstream's driver wrote is taken over by force, and can be taken back: upstream replaces
 /// the whole object. The pod owns it, so nothing is ever deleted here.
 ///
-/// Two volumes of a pod may name one class, and two pods may come to one name (`a-b` in `c`, `a` in
-/// `b-c`). Upstream lets them overwrite each other. Here the volume that finds the name taken
-/// writes beside it, under a name with a digest of its target.
+/// Two volumes of a pod may name one class, and two pods may come to one name (in the namespace `n`
+/// pod `p` with class `q-n-c`, and pod `p-n-q` with class `c`). Upstream lets them overwrite each
+/// other. Here the volume that finds the name taken writes beside it, under a name with a digest of
+/// its target.
 pub struct KubeReporter {
     api: KubernetesApi,
     settings: KubeReporterSettings,
     node_label: String,
     events: EventQueue,
-    names: Mutex<HashMap<ObjectName, Arc<NameLock>>>,
+    names: Mutex<HashMap<ObjectName, Arc<Name>>>,
 }
 
 /// How pod statuses are written.
@@ -56,8 +57,34 @@ impl Default for KubeReporterSettings {
 
 /// A namespace and a name.
 type ObjectName = (String, String);
-/// The volumes that share a plain name, by target: at most one of them is being written.
-type NameLock = tokio::sync::Mutex<BTreeMap<PathBuf, Settled>>;
+
+/// The volumes that share a plain name: at most one of them is being written.
+#[derive(Default)]
+struct Name {
+    settled: tokio::sync::Mutex<BTreeMap<PathBuf, Settled>>,
+    /// Those that went away while one was being written.
+    gone: Mutex<Vec<PathBuf>>,
+}
+
+impl Name {
+    /// Forgets a volume, at once or as soon as nobody is writing.
+    fn forget(&self, target: &Path) {
+        self.gone.lock().push(target.to_owned());
+        if let Ok(mut settled) = self.settled.try_lock() {
+            self.sweep(&mut settled);
+        }
+    }
+
+    fn sweep(&self, settled: &mut BTreeMap<PathBuf, Settled>) {
+        for target in self.gone.lock().drain(..) {
+            settled.remove(&target);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.settled.try_lock().is_ok_and(|settled| settled.is_empty())
+    }
+}
 
 /// What stands in the API about a volume, as far as we know.
 struct Settled {
@@ -167,19 +194,31 @@ impl KubeReporter {
         Ok(())
     }
 
-    fn name_lock(&self, report: &VolumeReport) -> Arc<NameLock> {
+    fn name(&self, report: &VolumeReport) -> Arc<Name> {
         let name = pod_status_name(&report.pod, &report.class_name);
         let key = (report.pod.namespace.clone(), name);
         Arc::clone(self.names.lock().entry(key).or_default())
+    }
+
+    /// Forgets names that nobody has or is about to write.
+    fn forget_empty(&self) {
+        self.names.lock().retain(|_, name| Arc::strong_count(name) > 1 || !name.is_empty());
     }
 }
 
 #[async_trait]
 impl Reporter for KubeReporter {
     async fn report(&self, report: &VolumeReport) -> Result<(), ReportError> {
-        let lock = self.name_lock(report);
-        let mut settled = lock.lock().await;
+        let name = self.name(report);
+        let mut settled = name.settled.lock().await;
         let settle = self.settle(report, &mut settled).await;
+        name.sweep(&mut settled);
+        let is_left = !settled.is_empty();
+        drop(settled);
+        drop(name);
+        if !is_left {
+            self.forget_empty();
+        }
         settle.map_err(|error| {
             self.api.count(|metrics| metrics.status_written(StatusWrite::Failed));
             ReportError { message: format!("{error}; {}", error.hint()) }
@@ -191,14 +230,10 @@ impl Reporter for KubeReporter {
     }
 
     fn forget(&self, target: &Path) {
-        // A volume that is being reported keeps its entry: it is as small as a name.
-        self.names.lock().retain(|_, lock| match lock.try_lock() {
-            Ok(mut settled) => {
-                settled.remove(target);
-                !settled.is_empty() || Arc::strong_count(lock) > 1
-            }
-            Err(_busy) => true,
-        });
+        for name in self.names.lock().values() {
+            name.forget(target);
+        }
+        self.forget_empty();
     }
 }
 
@@ -208,5 +243,27 @@ impl fmt::Debug for KubeReporter {
             .debug_struct("KubeReporter")
             .field("node_label", &self.node_label)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_that_goes_while_its_status_is_written_is_forgotten_after_that() {
+        let name = Name::default();
+        let mut settled = name.settled.try_lock().unwrap();
+        name.forget(Path::new("/t"));
+        for target in ["/t", "/other"] {
+            let entry =
+                Settled { name: "p-n-c".to_owned(), fingerprint: [0; 32], read_at: Duration::ZERO };
+            settled.insert(target.into(), entry);
+        }
+        name.sweep(&mut settled);
+        assert_eq!(settled.keys().collect::<Vec<_>>(), [Path::new("/other")]);
+        drop(settled);
+        name.forget(Path::new("/other"));
+        assert!(name.is_empty());
     }
 }
