@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
+use lanyard_credential::document::CredentialDocument;
 use lanyard_keyvault::SecretBytes;
 use lanyard_vocabulary::OutcomeCode;
 
@@ -118,6 +119,39 @@ pub fn judge(
     }
     judgement
 }
+
+/// What is mounted of the credentials of a filling where nobody noted it: in a volume that another
+/// driver filled. They tell themselves from when on they are valid; which version of the vault
+/// they are, nobody knows. `load` reads a mounted file.
+pub fn found_credentials(
+    filling: &Filling,
+    load: impl Fn(&FilePath) -> Result<Option<SecretBytes>, DiskError>,
+) -> (Vec<ObjectVersion>, BTreeMap<String, Stamps>) {
+    let (mut versions, mut found) = (Vec::new(), BTreeMap::new());
+    for file in &filling.files {
+        let Some(id) = file.object.clone().filter(|id| !found.contains_key(id)) else { continue };
+        if filling.stamps.get(&id).is_none_or(|stamps| !stamps.is_credential) {
+            continue;
+        }
+        // What cannot be read serves no consumer, and is nothing to be kept.
+        let Ok(Some(content)) = load(&file.path) else { continue };
+        let Ok(document) = CredentialDocument::parse(content.expose()) else { continue };
+        let stamps = document.stamps();
+        let stamps = Stamps {
+            created: None,
+            not_before: Some(stamps.not_before),
+            not_after: stamps.not_after,
+            renew_after: stamps.renew_after,
+            is_credential: true,
+        };
+        versions.push(ObjectVersion { id: id.clone(), version: UNKNOWN_VERSION.to_owned() });
+        found.insert(id, stamps);
+    }
+    (versions, found)
+}
+
+/// The version of what another driver mounted.
+const UNKNOWN_VERSION: &str = "unknown";
 
 /// Puts what is mounted of the refused objects in the place of what the provider gave, so that
 /// the rest of the filling can be published. `load` reads a mounted file.

@@ -7,9 +7,10 @@ use lanyard_vocabulary::{OutcomeCode, causes};
 
 use super::failure::PublishFailure;
 use super::mounted::Mounted;
-use crate::guard::{Judgement, OlderCredential, judge, keep_mounted};
+use crate::guard::{Judgement, OlderCredential, found_credentials, judge, keep_mounted};
 use crate::marker::{Marker, MountedObject};
 use crate::order::MountOrder;
+use crate::path::FilePath;
 use crate::provider::{Filling, ObjectVersion, Stamps};
 use crate::rotation::{ClassWishes, OlderVersion, VolumeClock};
 use crate::volume::{Changed, Published, Volume};
@@ -50,11 +51,15 @@ impl Supply {
         mut self,
         mounted: &Mounted,
     ) -> Result<(Filling, Contents), PublishFailure> {
-        let stamps: BTreeMap<String, Stamps> = mounted.marker.stamps();
-        let versions: Vec<ObjectVersion> = mounted.marker.versions();
+        let load = |path: &FilePath| Volume::load_file(&mounted.volume, path);
+        let (versions, stamps): (Vec<ObjectVersion>, BTreeMap<String, Stamps>) =
+            if mounted.marker.objects.is_empty() {
+                found_credentials(&self.filling, load)
+            } else {
+                (mounted.marker.versions(), mounted.marker.stamps())
+            };
         let accepts = |older: &OlderVersion| mounted.clock.may_accept(older, &self.wishes);
         let judgement = judge(&versions, &stamps, &self.filling, accepts);
-        let load = |path: &_| Volume::load_file(&mounted.volume, path);
         keep_mounted(&mut self.filling, &judgement.refused, &stamps, load).map_err(|error| {
             let reasons: Vec<_> = judgement.refused.iter().map(ToString::to_string).collect();
             let message = format!("{}: {}", reasons.join("; "), causes(&error));

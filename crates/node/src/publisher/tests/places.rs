@@ -3,6 +3,7 @@ use std::os::unix::fs::symlink;
 use rustix::mount::{MountFlags, mount, mount_bind};
 
 use super::*;
+use crate::provider::Stamps;
 
 /// What upstream's driver mounts: a tmpfs without options, filled by the atomic writer.
 fn mounted_by_upstream(target: &Path, content: &str) {
@@ -49,6 +50,46 @@ async fn a_volume_of_upstream_is_adopted_under_the_running_pod() {
     assert!(line.contains("noexec") && line.contains("size="), "{line}");
     publisher.unpublish("csi-1", &target).await.unwrap();
     assert!(!target.exists());
+}
+
+/// A credential as the identities of a hosted control plane have it.
+fn credential(not_before: &str) -> String {
+    serde_json::json!({
+        "client_id": "22222222-2222-2222-2222-222222222222",
+        "tenant_id": "contoso",
+        "authentication_endpoint": "https://login.microsoftonline.com/",
+        "client_secret": "cGxhbnRlZA==",
+        "not_before": not_before,
+        "not_after": "2027-02-19T12:00:00Z",
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn a_credential_of_upstream_is_not_replaced_by_an_older_one() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let theirs = credential("2026-11-21T11:00:00Z");
+    mounted_by_upstream(&target, &theirs);
+    let publisher = node.start();
+    let gives = |not_before: &str, version: &str| {
+        node.provider.gives(&[("cert", &credential(not_before))], version);
+        node.provider.stamps(Stamps {
+            not_before: not_before.parse().ok(),
+            is_credential: true,
+            ..Stamps::default()
+        });
+    };
+    gives("2026-11-20T11:00:00Z", "v0");
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(read(&target, "cert"), theirs);
+    let refused = NoticeKind::Failed(OutcomeCode::CredentialOlder);
+    assert!(node.listener.kinds().contains(&refused), "{:?}", node.listener.kinds());
+    let older = publisher.refresh(&target, Urgency::Refresh).await.unwrap();
+    assert_eq!((older, read(&target, "cert")), (Refreshed::Unchanged, theirs));
+    gives("2026-11-22T11:00:00Z", "v2");
+    publisher.refresh(&target, Urgency::Refresh).await.unwrap();
+    assert_eq!(read(&target, "cert"), credential("2026-11-22T11:00:00Z"));
 }
 
 #[tokio::test]
