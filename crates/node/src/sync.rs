@@ -13,5 +13,6 @@ mod pod_slice;
 mod schedule;
 mod secrets;
 mod selection;
+mod worker;
 
 pub use controller::{SecretSync, SecretSyncSettings};

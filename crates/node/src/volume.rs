@@ -402,11 +402,11 @@ pub struct Scrubbed {
 }
 
 /// The note of the publisher beside the files. Readers of the layout skip such names.
-const MARKER: &str = "..lanyard.json";
+pub(crate) const MARKER: &str = "..lanyard.json";
 /// The name under which the next [`MARKER`] is made.
 const NEXT_MARKER: &str = "..lanyard.json_tmp";
 /// No note is longer, in bytes: nothing planted in its place fills our memory.
-const LONGEST_MARKER: u64 = 1024 * 1024;
+pub(crate) const LONGEST_MARKER: u64 = 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

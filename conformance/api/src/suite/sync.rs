@@ -8,9 +8,10 @@ use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use kube::api::{ListParams, PostParams};
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_clock::SystemClock;
+use lanyard_node::rotation::PollInterval;
 use lanyard_node::{
-    EventQueue, FileEntry, KubeClasses, KubeClassesSettings, Reporter, SecretSync,
-    SecretSyncSettings, Volume, VolumeReport,
+    FileEntry, KubeClasses, KubeClassesSettings, Reporter, SecretSync, SecretSyncSettings, Volume,
+    VolumeReport,
 };
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
@@ -65,13 +66,14 @@ impl Node {
         let kubelet = tempfile::tempdir_in("/dev/shm")?;
         let settings = KubeClassesSettings::default();
         let classes = Arc::new(KubeClasses::new(counted.api.clone(), settings));
-        let events = EventQueue::start(counted.api.clone(), &name);
+        let reporter = Arc::new(reporter(&counted, &name));
         let settings = SecretSyncSettings {
             node: name.clone(),
             driver: DRIVER.to_owned(),
             kubelet_directory: kubelet.path().to_owned(),
+            interval: PollInterval::DEFAULT,
         };
-        let sync = SecretSync::new(counted.api.clone(), Arc::clone(&classes), events, settings);
+        let sync = SecretSync::new(counted.api.clone(), Arc::clone(&classes), reporter, settings);
         let controller = tokio::spawn(sync.run());
         Ok(Self { name, counted, kubelet, controller, _classes: classes })
     }

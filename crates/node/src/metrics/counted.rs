@@ -71,12 +71,30 @@ impl Provider for CountedProvider {
 pub struct CountedReporter {
     inner: Arc<dyn Reporter>,
     metrics: NodeMetrics,
+    /// Whether nothing else counts what goes wrong.
+    alone: bool,
 }
 
 impl CountedReporter {
-    /// Counts what `inner` is told.
+    /// Counts what `inner` is told by the publisher, whose failures are counted as well where the
+    /// kubelet calls and where the provider answers.
     pub fn new(inner: Arc<dyn Reporter>, metrics: NodeMetrics) -> Self {
-        Self { inner, metrics }
+        Self { inner, metrics, alone: false }
+    }
+
+    /// Counts what `inner` is told by somebody whose failures show nowhere else: the rotator, and
+    /// who keeps Secrets in step.
+    pub fn of_notices_alone(inner: Arc<dyn Reporter>, metrics: NodeMetrics) -> Self {
+        Self { inner, metrics, alone: true }
+    }
+
+    fn counts(&self, code: OutcomeCode) -> bool {
+        // What neither the kubelet's call nor the provider's answer tells.
+        let told_only = matches!(
+            code,
+            OutcomeCode::CredentialOlder | OutcomeCode::ServedStale | OutcomeCode::StatusNotWritten
+        );
+        self.alone || told_only
     }
 }
 
@@ -88,13 +106,8 @@ impl Reporter for CountedReporter {
     }
 
     fn tell(&self, notice: Notice) {
-        // What neither the kubelet's call nor the provider's answer tells.
-        if let NoticeKind::Failed(
-            code @ (OutcomeCode::CredentialOlder
-            | OutcomeCode::ServedStale
-            | OutcomeCode::StatusNotWritten
-            | OutcomeCode::SecretNotSynced),
-        ) = notice.kind
+        if let NoticeKind::Failed(code) = notice.kind
+            && self.counts(code)
         {
             self.metrics.went_wrong(code);
         }

@@ -4,7 +4,7 @@ use lanyard_keyvault::Pod;
 use lanyard_telemetry::MetricsPage;
 
 use super::*;
-use crate::reporter::{ObjectFacts, VolumeFacts};
+use crate::reporter::{NoReporter, Notice, NoticeKind, ObjectFacts, Reporter, VolumeFacts};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -48,6 +48,41 @@ fn upstreams_dashboards_find_their_names() {
     for line in lines {
         assert_line(&page, line);
     }
+}
+
+#[test]
+fn what_is_only_told_is_counted_and_nothing_twice() {
+    let (metrics, page, _clock) = node();
+    let inner = || Arc::new(NoReporter);
+    let publisher = CountedReporter::new(inner(), metrics.clone());
+    let others = CountedReporter::of_notices_alone(inner(), metrics.clone());
+    let failed = |code| Notice {
+        pod: Pod {
+            namespace: "tenant".to_owned(),
+            name: "pod".to_owned(),
+            uid: "1".to_owned(),
+            service_account: String::new(),
+        },
+        kind: NoticeKind::Failed(code),
+        message: String::new(),
+    };
+    for code in [OutcomeCode::ServedStale, OutcomeCode::TokenNotFound] {
+        publisher.tell(failed(code));
+    }
+    for code in [
+        OutcomeCode::SecretNotSynced,
+        OutcomeCode::ObjectExpired,
+        OutcomeCode::TokenNotFound,
+        OutcomeCode::SecretProviderClassInvalid,
+    ] {
+        others.tell(failed(code));
+        others.tell(Notice { kind: NoticeKind::Recovered(code), ..failed(code) });
+        let (name, hop) = (code.name(), code.hop());
+        let line = format!("lanyard_node_outcomes_total{{code=\"{name}\",hop=\"{hop}\"}} 1");
+        assert_line(&page, &line);
+    }
+    let (name, hop) = (OutcomeCode::ServedStale.name(), OutcomeCode::ServedStale.hop());
+    assert_line(&page, &format!("lanyard_node_outcomes_total{{code=\"{name}\",hop=\"{hop}\"}} 1"));
 }
 
 #[test]

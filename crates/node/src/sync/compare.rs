@@ -1,6 +1,7 @@
 //! Whether a Secret has to be written. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -15,25 +16,59 @@ pub(super) enum Change {
     /// It says what it should.
     Nothing,
     /// It has to be made, or to say something else.
-    Apply,
+    Apply {
+        /// What it shall say about how new it is.
+        stamp: Timestamp,
+    },
     /// Another node of ours wrote it from a newer volume. This one follows in its time.
-    LeaveNewer,
+    LeaveNewer {
+        /// How new what is written is.
+        written: Timestamp,
+    },
     /// Its type cannot be changed.
     OtherType,
 }
 
-/// What to do about a Secret, given what the volume says `since` then.
+/// How new what a volume holds is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ContentAge {
+    /// When the source was asked that gave it first.
+    pub(super) since: Timestamp,
+    /// When the source was asked last, and gave the same.
+    pub(super) checked: Option<Timestamp>,
+    /// How much older than the question an answer may be: volumes share what they read.
+    pub(super) lag: Duration,
+}
+
+impl ContentAge {
+    /// Nothing is known but when the volume was written.
+    pub(super) const fn written(since: Timestamp) -> Self {
+        Self { since, checked: None, lag: Duration::ZERO }
+    }
+
+    /// Whether the source certainly held it still after `written`: then when it was asked.
+    fn confirmed_after(&self, written: Timestamp) -> Option<Timestamp> {
+        self.checked.filter(|asked| asked.saturating_sub(self.lag).is_ok_and(|at| at > written))
+    }
+}
+
+/// What to do about a Secret, given what the volume says and how new that is.
 ///
 /// Pods on many nodes share a Secret, and rotate at different times: were each node to restore
 /// what it has mounted, they would undo each other's work until the last has rotated. So each
-/// writes down since when its volume says so, and who has something older stands back.
+/// writes down how new its content is, and who has something older stands back, until the source
+/// has confirmed it later than that. When a volume was mounted says nothing: it may have been
+/// filled from the sealed cache of an outage.
 pub(super) fn decide(
     existing: Option<&Secret>,
     desired: &DesiredSecret,
-    since: Timestamp,
+    age: &ContentAge,
+    now: Timestamp,
     manager: &str,
 ) -> Change {
-    let Some(existing) = existing else { return Change::Apply };
+    // The clock may have been ahead when the volume was filled.
+    let since = age.since.min(now);
+    let Some(existing) = existing else { return Change::Apply { stamp: since } };
     let secret_type = existing.type_.as_deref().unwrap_or("Opaque");
     if secret_type != desired.secret_type {
         return Change::OtherType;
@@ -44,17 +79,26 @@ pub(super) fn decide(
         return Change::Nothing;
     }
     // Only what one of us wrote is anybody's newer volume; other hands are overruled.
-    let ours_alone = desired.data.keys().all(|key| owned.data.contains(key));
-    let written = stamp_of(existing).filter(|_| ours_alone);
-    if !same_data && written.is_some_and(|written| written > since) {
-        return Change::LeaveNewer;
+    let ours_alone = desired.data.keys().all(|key| owned.data.contains(key))
+        && owned.annotations.contains(CONTENT_SINCE);
+    let written = stamp_of(existing, now).filter(|written| ours_alone && *written > since);
+    match written {
+        None => Change::Apply { stamp: since },
+        Some(written) if same_data => Change::Apply { stamp: written },
+        Some(written) => match age.confirmed_after(written) {
+            Some(asked) => Change::Apply { stamp: asked.min(now) },
+            None => Change::LeaveNewer { written },
+        },
     }
-    Change::Apply
 }
 
-/// Since when the volume that a Secret was written from says so.
-fn stamp_of(secret: &Secret) -> Option<Timestamp> {
-    secret.metadata.annotations.as_ref()?.get(CONTENT_SINCE)?.parse().ok()
+/// How new a Secret says that it is. A stamp of the future is one of a clock that was ahead, and
+/// would keep everybody else from the Secret until then.
+fn stamp_of(secret: &Secret, now: Timestamp) -> Option<Timestamp> {
+    let stamp: Timestamp =
+        secret.metadata.annotations.as_ref()?.get(CONTENT_SINCE)?.parse().ok()?;
+    let latest = now.saturating_add(CLOCKS_DIFFER).unwrap_or(Timestamp::MAX);
+    (stamp <= latest).then_some(stamp)
 }
 
 fn keys(desired: &DesiredSecret) -> BTreeSet<String> {
@@ -115,8 +159,11 @@ fn owned_fields(entries: Option<&[ManagedFieldsEntry]>, manager: &str) -> Owned 
     }
 }
 
-/// The annotation with the time since when the volume that a Secret was written from says so.
+/// The annotation with the time at which the source was asked that gave what a Secret says.
 pub(super) const CONTENT_SINCE: &str = "lanyard.dev/content-since";
+
+/// By how much the clocks of two nodes may differ.
+const CLOCKS_DIFFER: Duration = Duration::from_mins(5);
 
 #[cfg(test)]
 mod tests {
@@ -165,14 +212,27 @@ mod tests {
         serde_json::from_value(secret).unwrap()
     }
 
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn apply(second: i64) -> Change {
+        Change::Apply { stamp: at(second) }
+    }
+
+    /// Judges at second 1,000.
+    fn judge_aged(existing: &Secret, desired: &DesiredSecret, age: ContentAge) -> Change {
+        decide(Some(existing), desired, &age, at(1_000), OURS)
+    }
+
     fn judge(existing: &Secret, desired: &DesiredSecret, second: i64) -> Change {
-        decide(Some(existing), desired, Timestamp::from_second(second).unwrap(), OURS)
+        judge_aged(existing, desired, ContentAge::written(at(second)))
     }
 
     #[test]
     fn a_secret_that_says_what_it_should_is_not_written_whatever_others_added() {
-        let now = Timestamp::UNIX_EPOCH;
-        assert_eq!(decide(None, &desired("new"), now, OURS), Change::Apply);
+        let age = ContentAge::written(at(50));
+        assert_eq!(decide(None, &desired("new"), &age, at(1_000), OURS), apply(50));
         for second in [50, 100, 150] {
             assert_eq!(judge(&applied(|_| ()), &desired("new"), second), Change::Nothing);
         }
@@ -181,8 +241,45 @@ mod tests {
     #[test]
     fn a_newer_volume_is_written_and_an_older_one_stands_back() {
         let existing = applied(|_| ());
-        assert_eq!(judge(&existing, &desired("newer"), 150), Change::Apply);
-        assert_eq!(judge(&existing, &desired("old"), 50), Change::LeaveNewer);
+        assert_eq!(judge(&existing, &desired("newer"), 150), apply(150));
+        assert_eq!(judge(&existing, &desired("old"), 50), Change::LeaveNewer { written: at(100) });
+    }
+
+    #[test]
+    fn who_stood_back_goes_on_once_the_source_has_confirmed_what_it_has() {
+        let existing = applied(|_| ());
+        let age = |checked| ContentAge {
+            since: at(50),
+            checked: Some(at(checked)),
+            lag: Duration::from_secs(120),
+        };
+        let judge = |checked| judge_aged(&existing, &desired("rolled-back"), age(checked));
+        assert_eq!(judge(220), Change::LeaveNewer { written: at(100) }, "it may be a shared read");
+        assert_eq!(judge(221), apply(221));
+    }
+
+    #[test]
+    fn a_stamp_of_a_clock_that_was_ahead_or_of_other_hands_keeps_nobody_back() {
+        let stamped = |second: i64| {
+            applied(|secret| {
+                secret["metadata"]["annotations"][CONTENT_SINCE] = json!(at(second));
+            })
+        };
+        let newer = desired("newer");
+        assert_eq!(judge(&stamped(1_300), &newer, 50), Change::LeaveNewer { written: at(1_300) });
+        assert_eq!(judge(&stamped(1_301), &newer, 50), apply(50));
+        assert_eq!(judge(&stamped(100), &newer, 5_000), apply(1_000), "ours was ahead");
+        let foreign = applied(|secret| {
+            secret["metadata"]["managedFields"][1]["fieldsV1"]["f:metadata"]["f:annotations"] =
+                json!({"f:note": {}});
+        });
+        assert_eq!(judge(&foreign, &newer, 50), apply(50));
+    }
+
+    #[test]
+    fn labels_are_mended_without_making_the_content_older() {
+        let without_label = applied(|secret| secret["metadata"]["labels"] = json!(null));
+        assert_eq!(judge(&without_label, &desired("new"), 50), apply(100));
     }
 
     #[test]
@@ -191,7 +288,7 @@ mod tests {
             secret["data"]["k"] = json!("ZWRpdGVk");
             secret["metadata"]["managedFields"][1]["fieldsV1"]["f:data"] = json!({});
         });
-        assert_eq!(judge(&edited, &desired("new"), 50), Change::Apply);
+        assert_eq!(judge(&edited, &desired("new"), 50), apply(50));
     }
 
     #[test]
@@ -206,7 +303,7 @@ mod tests {
             })
         };
         assert_eq!(judge(&upstream("bmV3"), &desired("new"), 50), Change::Nothing);
-        assert_eq!(judge(&upstream("b2xk"), &desired("new"), 50), Change::Apply);
+        assert_eq!(judge(&upstream("b2xk"), &desired("new"), 50), apply(50));
     }
 
     #[test]
@@ -220,16 +317,16 @@ mod tests {
             let existing = applied(|secret| {
                 change(&mut secret["metadata"]["managedFields"][1]["fieldsV1"]);
             });
-            assert_eq!(judge(&existing, &desired("new"), 100), Change::Apply);
+            assert_eq!(judge(&existing, &desired("new"), 100), apply(100));
         }
     }
 
     #[test]
     fn a_label_or_annotation_of_the_class_that_is_missing_is_written() {
         let without_label = applied(|secret| secret["metadata"]["labels"] = json!(null));
-        assert_eq!(judge(&without_label, &desired("new"), 50), Change::Apply);
+        assert_eq!(judge(&without_label, &desired("new"), 150), apply(150));
         let without_note = applied(|secret| secret["metadata"]["annotations"] = json!(null));
-        assert_eq!(judge(&without_note, &desired("new"), 50), Change::Apply);
+        assert_eq!(judge(&without_note, &desired("new"), 50), apply(50));
     }
 
     #[test]

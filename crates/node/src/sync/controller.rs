@@ -3,40 +3,37 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 use kube::Api;
 use kube::runtime::watcher;
-use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
+use lanyard_api::SecretProviderClassPodStatus;
 use lanyard_keyvault::Pod;
 use lanyard_vocabulary::{OutcomeCode, causes};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::desired::{SecretProblems, desired_secret, files_of};
-use super::mounted::{MountedError, MountedFiles, load_files};
-use super::owners::desired_owners;
-use super::pod_slice::PodSlice;
-use super::schedule::{Schedule, StatusKey};
-use super::secrets::{SecretError, Secrets};
-use super::selection::{Place, Unfit, select_volume};
-use crate::classes::{ClassError, ClassSource};
-use crate::kubernetes::call::{ApiError, KubernetesApi, Patience, backoff};
-use crate::kubernetes::{EventQueue, KubeClasses, node_label_value};
-use crate::reporter::{Notice, NoticeKind};
+use super::schedule::{Look, Schedule, StatusKey};
+use super::worker::{Done, SyncError, Worker};
+use crate::kubernetes::call::{ApiError, KubernetesApi, backoff};
+use crate::kubernetes::{KubeClasses, node_label_value};
+use crate::reporter::{Notice, NoticeKind, Reporter};
+use crate::rotation::PollInterval;
 
 /// Keeps Secrets in step with the files that are mounted on this node.
 ///
 /// A Secret is applied on the server, so labels, annotations, keys and owners of others stay; it
 /// is written only where it says something else. It is not removed here: it goes with the last of
 /// its owners.
+///
+/// A few volumes are looked at at once, so that one that takes long keeps none of the others
+/// waiting.
 #[derive(Debug)]
 pub struct SecretSync {
-    api: KubernetesApi,
-    classes: Arc<KubeClasses>,
-    events: EventQueue,
-    settings: SecretSyncSettings,
-    secrets: Secrets,
+    worker: Arc<Worker>,
+    reporter: Arc<dyn Reporter>,
     schedule: Schedule,
     followed: BTreeMap<StatusKey, Followed>,
 }
@@ -50,6 +47,8 @@ pub struct SecretSyncSettings {
     pub driver: String,
     /// The kubelet's directory.
     pub kubelet_directory: PathBuf,
+    /// How often volumes are looked at whose class does not say it.
+    pub interval: PollInterval,
 }
 
 /// A pod status of this node.
@@ -58,48 +57,64 @@ struct Followed {
     status: SecretProviderClassPodStatus,
     /// Whether somebody was told that it does not work.
     told: bool,
+    /// Since when it stands back behind the newer volume of another node.
+    stood_back: Option<Duration>,
 }
 
+/// A look that has ended.
+type Ended = (Look, SecretProviderClassPodStatus, Result<Done, SyncError>);
+
 impl SecretSync {
-    /// The controller of a node. Nothing happens until it runs.
+    /// The controller of a node. Nothing happens until it runs. What does not work is told to
+    /// `reporter`.
     pub fn new(
         api: KubernetesApi,
         classes: Arc<KubeClasses>,
-        events: EventQueue,
+        reporter: Arc<dyn Reporter>,
         settings: SecretSyncSettings,
     ) -> Self {
-        let secrets = Secrets::new(api.clone());
-        let (schedule, followed) = (Schedule::default(), BTreeMap::new());
-        Self { api, classes, events, settings, secrets, schedule, followed }
+        let worker = Arc::new(Worker::new(api, classes, settings));
+        Self { worker, reporter, schedule: Schedule::default(), followed: BTreeMap::new() }
     }
 
     /// Runs for ever. Dropping the future stops it; what is half done is found and finished by the
     /// next run.
     pub async fn run(mut self) {
-        let statuses = Api::<SecretProviderClassPodStatus>::all(self.api.client().clone());
-        let label = node_label_value(&self.settings.node);
+        let statuses = Api::<SecretProviderClassPodStatus>::all(self.worker.api.client().clone());
+        let label = node_label_value(&self.worker.settings.node);
         let selector = format!("{}={label}", SecretProviderClassPodStatus::NODE_NAME);
         let config = watcher::Config::default().labels(&selector);
         let mut events = watcher(statuses, config).boxed();
-        let mut changes = self.classes.changes();
+        let mut changes = self.worker.classes.changes();
         let mut seen = BTreeSet::new();
         let mut failures = 0;
+        // Until when a watch that broke is left alone.
+        let mut paused: Option<Duration> = None;
+        let mut running = FuturesUnordered::new();
         loop {
+            while running.len() < AT_ONCE
+                && let Some(look) = self.begin_next()
+            {
+                running.push(look);
+            }
+            let has_room = running.len() < AT_ONCE;
             tokio::select! {
-                event = events.next() => match event {
+                event = events.next(), if paused.is_none() => match event {
                     Some(Ok(event)) => {
                         failures = 0;
                         self.take(event, &mut seen);
                     }
                     Some(Err(error)) => {
                         failures += 1;
-                        tracing::warn!(%error, "the watch of pod statuses broke");
+                        let error = of_watch(&error);
+                        tracing::warn!(hint = error.hint(), "{error}");
                         let chance = fastrand::f64();
                         let pause = backoff(failures, FIRST_PAUSE, LONGEST_PAUSE, chance);
-                        self.api.clock().sleep(pause).await;
+                        paused = Some(self.now().saturating_add(pause));
                     }
                     None => return,
                 },
+                () = self.until(paused), if paused.is_some() => paused = None,
                 change = changes.recv() => match change {
                     Ok(change) => self.hasten(|status| {
                         let class = status.status.secret_provider_class_name.as_deref();
@@ -109,7 +124,8 @@ impl SecretSync {
                     Err(RecvError::Lagged(_)) => self.hasten(|_| true),
                     Err(RecvError::Closed) => return,
                 },
-                () = self.until_due() => self.look_at_next().await,
+                Some((look, status, outcome)) = running.next() => self.end(&look, &status, outcome),
+                () = self.until(self.schedule.next_due()), if has_room => {}
             }
         }
     }
@@ -148,24 +164,25 @@ impl SecretSync {
         status.metadata.resource_version = None;
         status.metadata.generation = None;
         status.metadata.annotations = None;
-        let told = match self.followed.get(&key) {
+        let (told, stood_back) = match self.followed.get(&key) {
             Some(followed) if followed.status == status => return,
-            Some(followed) => followed.told,
-            None => false,
+            Some(followed) => (followed.told, followed.stood_back),
+            None => (false, None),
         };
-        self.followed.insert(key.clone(), Followed { status, told });
-        self.schedule.hasten(key, self.api.clock().monotonic());
+        self.followed.insert(key.clone(), Followed { status, told, stood_back });
+        self.schedule.hasten(key, self.now());
     }
 
     fn forget(&mut self, key: &StatusKey) {
         self.followed.remove(key);
         self.schedule.remove(key);
         let followed = &self.followed;
-        self.secrets.forget_all_but(|namespace| followed.keys().any(|(it, _)| it == namespace));
+        let secrets = &self.worker.secrets;
+        secrets.forget_all_but(|namespace| followed.keys().any(|(it, _)| it == namespace));
     }
 
     fn hasten(&mut self, which: impl Fn(&SecretProviderClassPodStatus) -> bool) {
-        let now = self.api.clock().monotonic();
+        let now = self.now();
         for (key, followed) in &self.followed {
             if which(&followed.status) {
                 self.schedule.hasten(key.clone(), now);
@@ -173,138 +190,91 @@ impl SecretSync {
         }
     }
 
-    async fn until_due(&self) {
-        let now = self.api.clock().monotonic();
-        match self.schedule.next_due() {
-            Some(due) => self.api.clock().sleep(due.saturating_sub(now)).await,
+    fn now(&self) -> Duration {
+        self.worker.api.clock().monotonic()
+    }
+
+    /// Ready at that time; never where there is none.
+    async fn until(&self, due: Option<Duration>) {
+        match due {
+            Some(due) => self.worker.api.clock().sleep(due.saturating_sub(self.now())).await,
             None => std::future::pending().await,
         }
     }
 
-    async fn look_at_next(&mut self) {
-        let Some(key) = self.schedule.due(self.api.clock().monotonic()) else { return };
-        let Some(followed) = self.followed.get(&key) else { return };
-        let status = followed.status.clone();
-        let outcome = self.reconcile(&key.0, &status).await;
-        let now = self.api.clock().monotonic();
-        let chance = fastrand::f64();
+    /// Begins to look at the volume that is due for longest.
+    fn begin_next(&mut self) -> Option<BoxFuture<'static, Ended>> {
+        let look = self.schedule.begin(self.now())?;
+        let status = self.followed.get(&look.key)?.status.clone();
+        let worker = Arc::clone(&self.worker);
+        Some(Box::pin(async move {
+            let outcome = worker.reconcile(&look.key.0, &status).await;
+            (look, status, outcome)
+        }))
+    }
+
+    fn end(
+        &mut self,
+        look: &Look,
+        status: &SecretProviderClassPodStatus,
+        outcome: Result<Done, SyncError>,
+    ) {
+        let (now, chance) = (self.now(), fastrand::f64());
         match outcome {
-            Ok(()) => {
-                self.schedule.settle(&key, now, chance);
-                self.tell_recovery(&key, &status);
+            Ok(done) => {
+                self.schedule.settle(look, now, chance);
+                self.settled(&look.key, status, done);
             }
             Err(error) if error.is_no_fault() => {
-                tracing::debug!(namespace = %key.0, status = %key.1, "{error}");
-                self.schedule.retry(&key, now, chance);
+                tracing::debug!(namespace = %look.key.0, status = %look.key.1, "{error}");
+                self.schedule.retry(look, now, chance);
             }
             Err(error) => {
-                let failures = self.schedule.retry(&key, now, chance);
+                let failures = self.schedule.retry(look, now, chance);
                 // What may pass by itself is nobody's business at once.
                 if !error.is_transient() || failures >= WORTH_TELLING {
-                    self.tell_failure(&key, &status, &error);
+                    let message = format!("{}; {}", causes(&error), error.hint());
+                    self.tell_failure(&look.key, status, message);
                 }
             }
         }
     }
 
-    /// Makes every Secret of a volume say what its files say. One that cannot be made keeps none
-    /// of the others from it.
-    async fn reconcile(
-        &mut self,
-        namespace: &str,
-        status: &SecretProviderClassPodStatus,
-    ) -> Result<(), SyncError> {
-        let name = status.status.secret_provider_class_name.as_deref().unwrap_or_default();
-        let class = self.classes.class(namespace, name).await?;
-        if class.spec.secret_objects.is_empty() {
-            return Ok(());
-        }
-        let pod = self.fetch_pod(namespace, status).await?;
-        let place =
-            Place { kubelet: &self.settings.kubelet_directory, driver: &self.settings.driver };
-        let volume = select_volume(status, &pod, place)?;
-        let mounted = self.load(volume, &class).await?;
-        let owners = desired_owners(&pod, status);
-        let mut first = None;
-        for object in &class.spec.secret_objects {
-            let made = match desired_secret(object, &mounted) {
-                Ok(desired) => self.ensure(namespace, &desired, &mounted, &owners).await,
-                Err(problems) => Err(SyncError::Problems {
-                    secret: object.secret_name.clone().unwrap_or_default(),
-                    problems,
-                }),
-            };
-            if let Err(error) = made {
-                tracing::warn!(namespace, class = name, hint = error.hint(), "{}", causes(&error));
-                first = first.or(Some(error));
+    fn settled(&mut self, key: &StatusKey, status: &SecretProviderClassPodStatus, done: Done) {
+        let now = self.now();
+        let Some(followed) = self.followed.get_mut(key) else { return };
+        let Done::StoodBack { secret, written, patience } = done else {
+            followed.stood_back = None;
+            // A class that wants no Secrets any more has mended nothing.
+            if std::mem::take(&mut followed.told) && done == Done::InStep {
+                let message = "the Secrets of the volume are in step with it again".to_owned();
+                self.tell(status, NoticeKind::Recovered(OutcomeCode::SecretNotSynced), message);
             }
-        }
-        first.map_or(Ok(()), Err)
-    }
-
-    async fn ensure(
-        &mut self,
-        namespace: &str,
-        desired: &super::desired::DesiredSecret,
-        mounted: &MountedFiles,
-        owners: &[OwnerReference],
-    ) -> Result<(), SyncError> {
-        Ok(self.secrets.ensure(namespace, desired, mounted.since, owners).await?)
-    }
-
-    async fn fetch_pod(
-        &self,
-        namespace: &str,
-        status: &SecretProviderClassPodStatus,
-    ) -> Result<PodSlice, SyncError> {
-        let name = status.status.pod_name.as_deref().unwrap_or_default();
-        if name.is_empty() {
-            return Err(SyncError::NoPod);
-        }
-        let pods = Api::<PodSlice>::namespaced(self.api.client().clone(), namespace);
-        let action = format!("read pod {namespace}/{name}");
-        match self.api.call(Patience::USUAL, action, || pods.get(name)).await {
-            Ok(pod) => Ok(pod),
-            Err(error) if error.is_absence() => Err(SyncError::NoPod),
-            Err(error) => Err(SyncError::Pod(error)),
+            return;
+        };
+        let since = *followed.stood_back.get_or_insert(now);
+        let (namespace, name) = key;
+        let message = format!(
+            "Secret `{secret}` was written from a newer volume of another node at {written}, and \
+             this volume was not confirmed by its source since: the Secret is left as it is"
+        );
+        tracing::info!(%namespace, status = %name, "{message}");
+        if now.saturating_sub(since) > patience {
+            let message = format!("{message}; see why this volume is not rotated");
+            self.tell_failure(key, status, message);
         }
     }
 
-    async fn load(
-        &self,
-        volume: PathBuf,
-        class: &SecretProviderClass,
-    ) -> Result<MountedFiles, SyncError> {
-        let names: Vec<_> = class.spec.secret_objects.iter().flat_map(files_of).collect();
-        let kubelet = self.settings.kubelet_directory.clone();
-        let read = tokio::task::spawn_blocking(move || load_files(&kubelet, &volume, &names));
-        match read.await {
-            Ok(read) => Ok(read?),
-            // The runtime ends, and this task with it.
-            Err(_ended) => Err(SyncError::NoPod),
-        }
-    }
-
+    /// Tells it as often as it is found: that becomes one event that lives on.
     fn tell_failure(
         &mut self,
         key: &StatusKey,
         status: &SecretProviderClassPodStatus,
-        error: &SyncError,
+        message: String,
     ) {
         let Some(followed) = self.followed.get_mut(key) else { return };
-        if std::mem::replace(&mut followed.told, true) {
-            return;
-        }
-        let message = format!("{}; {}", causes(error), error.hint());
+        followed.told = true;
         self.tell(status, NoticeKind::Failed(OutcomeCode::SecretNotSynced), message);
-    }
-
-    fn tell_recovery(&mut self, key: &StatusKey, status: &SecretProviderClassPodStatus) {
-        let Some(followed) = self.followed.get_mut(key) else { return };
-        if std::mem::replace(&mut followed.told, false) {
-            let message = "the Secrets of the volume are in step with it again".to_owned();
-            self.tell(status, NoticeKind::Recovered(OutcomeCode::SecretNotSynced), message);
-        }
     }
 
     fn tell(&self, status: &SecretProviderClassPodStatus, kind: NoticeKind, message: String) {
@@ -315,51 +285,19 @@ impl SecretSync {
             uid: owner.map(|owner| owner.uid.clone()).unwrap_or_default(),
             service_account: String::new(),
         };
-        self.events.tell(Notice { pod, kind, message });
+        self.reporter.tell(Notice { pod, kind, message });
     }
 }
 
-/// The Secrets of a volume are not in step with it.
-#[derive(Debug, thiserror::Error)]
-enum SyncError {
-    #[error(transparent)]
-    Class(#[from] ClassError),
-    #[error("the pod is gone")]
-    NoPod,
-    #[error(transparent)]
-    Pod(ApiError),
-    #[error(transparent)]
-    Unfit(#[from] Unfit),
-    #[error(transparent)]
-    Mounted(#[from] MountedError),
-    #[error("could not make Secret `{secret}`: {problems}")]
-    Problems { secret: String, problems: SecretProblems },
-    #[error(transparent)]
-    Secret(#[from] SecretError),
-}
-
-impl SyncError {
-    fn hint(&self) -> &'static str {
-        match self {
-            Self::Class(error) => error.hint(),
-            Self::Pod(error) => error.hint(),
-            Self::Mounted(_) => "see whether the volume is mounted and the node has memory",
-            Self::Problems { problems, .. } => problems.hint(),
-            Self::Secret(error) => error.hint(),
-            Self::NoPod | Self::Unfit(_) => "nothing: the pod status goes with its pod",
-        }
-    }
-
-    /// Whether it only means that there is nothing to do any more, or not yet.
-    const fn is_no_fault(&self) -> bool {
-        matches!(self, Self::NoPod | Self::Unfit(_))
-    }
-
-    const fn is_transient(&self) -> bool {
-        match self {
-            Self::Class(_) | Self::Mounted(_) | Self::NoPod | Self::Unfit(_) => true,
-            Self::Pod(error) | Self::Secret(SecretError::Api(error)) => error.is_transient(),
-            Self::Problems { .. } | Self::Secret(SecretError::OtherType { .. }) => false,
+fn of_watch(error: &watcher::Error) -> ApiError {
+    let action = "watch the pod statuses of the node".to_owned();
+    match error {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => ApiError::of(source, action),
+        watcher::Error::WatchError(status) => ApiError::of_status(status, action),
+        watcher::Error::NoResourceVersion => {
+            ApiError::Unreadable { action, problem: error.to_string() }
         }
     }
 }
@@ -368,7 +306,12 @@ fn key_of(status: &SecretProviderClassPodStatus) -> Option<StatusKey> {
     Some((status.metadata.namespace.clone()?, status.metadata.name.clone()?))
 }
 
+/// How many volumes are looked at at once.
+const AT_ONCE: usize = 4;
 /// After how many tries something that may pass by itself is told.
 const WORTH_TELLING: u32 = 3;
-const FIRST_PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
-const LONGEST_PAUSE: std::time::Duration = std::time::Duration::from_secs(30);
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

@@ -216,12 +216,16 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::sync::compare::ContentAge;
 
     fn mounted(files: &[(&str, &str)]) -> MountedFiles {
         let file = |(path, content): &(&str, &str)| {
             (path.parse().unwrap(), SecretBytes::from((*content).to_owned()))
         };
-        MountedFiles { files: files.iter().map(file).collect(), since: Timestamp::UNIX_EPOCH }
+        MountedFiles {
+            files: files.iter().map(file).collect(),
+            age: ContentAge::written(Timestamp::UNIX_EPOCH),
+        }
     }
 
     fn object(value: Value) -> SecretObject {

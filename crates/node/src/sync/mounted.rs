@@ -12,15 +12,32 @@ use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
+use super::compare::ContentAge;
+use crate::marker::Marker;
 use crate::path::FilePath;
+use crate::rotation::PollInterval;
+use crate::volume::{LONGEST_MARKER, MARKER};
 
 /// What a volume holds: one whole generation.
 #[derive(Debug)]
 pub(super) struct MountedFiles {
     /// The files that were asked for and are there.
     pub(super) files: BTreeMap<FilePath, SecretBytes>,
-    /// Since when the volume holds them.
-    pub(super) since: Timestamp,
+    /// How new they are.
+    pub(super) age: ContentAge,
+}
+
+/// The volume whose files are read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    /// The kubelet's directory.
+    pub(super) kubelet: &'a Path,
+    /// The volume, below that.
+    pub(super) volume: &'a Path,
+    /// The driver whose volume it is.
+    pub(super) driver: &'a str,
+    /// How often the node looks at volumes whose class does not say it.
+    pub(super) interval: PollInterval,
 }
 
 /// The files of a volume could not be read.
@@ -55,16 +72,15 @@ pub(super) enum MountedError {
     },
 }
 
-/// Reads files of the volume at `volume`, a path below the kubelet's directory. Files that are
-/// not there are left out.
+/// Reads files of a volume. Files that are not there are left out.
 ///
 /// Nothing planted leads out: below the kubelet's directory no link is followed but `..data`, and
 /// that only to a directory in the volume. All files are of one generation.
 pub(super) fn load_files(
-    kubelet: &Path,
-    volume: &Path,
+    source: Source<'_>,
     names: &[FilePath],
 ) -> Result<MountedFiles, MountedError> {
+    let Source { kubelet, volume, .. } = source;
     let target = kubelet.join(volume);
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -79,6 +95,7 @@ pub(super) fn load_files(
     }
     let data = target.join(DATA);
     let link = fs::statat(&root, DATA, AtFlags::SYMLINK_NOFOLLOW).map_err(failed(&data))?;
+    let shown = fs::readlinkat(&root, DATA, Vec::new()).map_err(failed(&data))?;
     let generation =
         fs::openat2(&root, DATA, DIRECTORY, Mode::empty(), WITHIN).map_err(failed(&data))?;
     let mut files = BTreeMap::new();
@@ -87,9 +104,38 @@ pub(super) fn load_files(
             files.insert(name.clone(), content);
         }
     }
-    let nanoseconds = i32::try_from(link.st_mtime_nsec).unwrap_or(0);
-    let since = Timestamp::new(link.st_mtime, nanoseconds).unwrap_or(Timestamp::UNIX_EPOCH);
-    Ok(MountedFiles { files, since })
+    let marker = load_marker(&root, source.driver);
+    // Only what was written for these files tells of them: they may be changing just now.
+    let marker = marker.filter(|it| it.generation.as_bytes() == shown.as_bytes());
+    let age = marker.map_or_else(
+        || {
+            let nanoseconds = i32::try_from(link.st_mtime_nsec).unwrap_or(0);
+            let written = Timestamp::new(link.st_mtime, nanoseconds);
+            ContentAge::written(written.unwrap_or(Timestamp::UNIX_EPOCH))
+        },
+        |marker| age_of(&marker, source.interval),
+    );
+    Ok(MountedFiles { files, age })
+}
+
+/// How new the content is that a marker tells of.
+fn age_of(marker: &Marker, interval: PollInterval) -> ContentAge {
+    // In an outage content is as old as its last reading, however new the volume is.
+    let since = marker.stale_since.map_or(marker.changed, |since| since.min(marker.changed));
+    // While something is wrong, the source may hold something else than the volume.
+    let is_good = marker.trouble.is_none() && marker.stale_since.is_none();
+    let check = marker.check.as_ref().filter(|_| is_good);
+    let lag = check.and_then(|check| check.interval).unwrap_or(interval).duration();
+    ContentAge { since, checked: check.map(|check| check.checked), lag }
+}
+
+/// The marker of a volume of ours; nothing where another driver filled it.
+fn load_marker(root: &OwnedFd, driver: &str) -> Option<Marker> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = fs::openat2(root, MARKER, flags, Mode::empty(), STRICT).ok()?;
+    let mut text = Vec::new();
+    File::from(opened).take(LONGEST_MARKER).read_to_end(&mut text).ok()?;
+    Marker::parse(&text, driver).ok()
 }
 
 fn load_file(
@@ -139,12 +185,16 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use lanyard_clock::ManualClock;
+    use lanyard_vocabulary::OutcomeCode;
+    use serde_json::json;
     use tempfile::TempDir;
 
     use super::*;
+    use crate::marker::Trouble;
     use crate::payload::FileEntry;
     use crate::volume::Volume;
 
+    const DRIVER: &str = "secrets-store.csi.k8s.io";
     const VOLUME: &str = "pods/u/volumes/kubernetes.io~csi/v/mount";
 
     fn names(names: &[&str]) -> Vec<FilePath> {
@@ -169,8 +219,63 @@ mod tests {
         volume.publish(&entries).unwrap();
     }
 
+    fn source(kubelet: &TempDir) -> Source<'_> {
+        Source {
+            kubelet: kubelet.path(),
+            volume: Path::new(VOLUME),
+            driver: DRIVER,
+            interval: PollInterval::DEFAULT,
+        }
+    }
+
     fn load(kubelet: &TempDir, wanted: &[&str]) -> Result<MountedFiles, MountedError> {
-        load_files(kubelet.path(), Path::new(VOLUME), &names(wanted))
+        load_files(source(kubelet), &names(wanted))
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// The marker of a volume whose content was new at second 100, and looked at at second 500.
+    fn marker(generation: &str, change: impl FnOnce(&mut Marker)) -> Vec<u8> {
+        let text = json!({
+            "format": 1,
+            "driver": DRIVER,
+            "generation": generation,
+            "volumeId": "csi-1",
+            "pod": {"namespace": "n", "name": "p", "uid": "u", "serviceAccount": ""},
+            "secretProviderClass": "c",
+            "changed": at(100),
+            "check": {"checked": at(500), "interval": "60s"},
+        });
+        let mut marker = Marker::parse(text.to_string().as_bytes(), DRIVER).unwrap();
+        change(&mut marker);
+        marker.to_json(DRIVER).unwrap()
+    }
+
+    #[test]
+    fn content_is_as_old_as_the_reading_that_gave_it_and_not_as_its_mount() {
+        let (kubelet, mut volume, _clock) = kubelet();
+        publish(&mut volume, &[("token", b"t")]);
+        let target = kubelet.path().join(VOLUME);
+        let written = load(&kubelet, &[]).unwrap().age;
+        assert!(written.since > at(1_000), "{written:?}");
+        let generation = std::fs::read_link(target.join("..data")).unwrap();
+        let generation = generation.to_str().unwrap();
+        let age = |marker: Vec<u8>| {
+            std::fs::write(target.join(MARKER), marker).unwrap();
+            load(&kubelet, &[]).unwrap().age
+        };
+        let lag = std::time::Duration::from_mins(1);
+        let healthy = ContentAge { since: at(100), checked: Some(at(500)), lag };
+        assert_eq!(age(marker(generation, |_| ())), healthy);
+        let stale = age(marker(generation, |it| it.stale_since = Some(at(50))));
+        assert_eq!((stale.since, stale.checked), (at(50), None));
+        let trouble = Trouble { code: OutcomeCode::CredentialOlder, since: at(500) };
+        let kept = age(marker(generation, |it| it.trouble = Some(trouble)));
+        assert_eq!((kept.since, kept.checked), (at(100), None));
+        assert_eq!(age(marker("..2026_11_21_12_00_00.7", |_| ())), written);
+        assert_eq!(age(b"{}".to_vec()), written);
     }
 
     #[test]
@@ -188,7 +293,7 @@ mod tests {
         publish(&mut volume, &[("token", b"new")]);
         let second = load(&kubelet, &["token"]).unwrap();
         assert_eq!(text(&second, "token").as_deref(), Some("new"));
-        assert!(second.since >= first.since);
+        assert!(second.age.since >= first.age.since);
     }
 
     #[test]
@@ -213,7 +318,7 @@ mod tests {
     fn a_directory_of_the_disk_is_no_volume() {
         let kubelet = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         std::fs::create_dir_all(kubelet.path().join(VOLUME)).unwrap();
-        let error = load_files(kubelet.path(), Path::new(VOLUME), &[]).unwrap_err();
+        let error = load_files(source(&kubelet), &[]).unwrap_err();
         assert!(matches!(error, MountedError::NotMounted { .. }), "{error}");
     }
 

@@ -11,11 +11,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_keyvault::SecretBytes;
+use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::compare::{CONTENT_SINCE, Change, decide};
+use super::compare::{CONTENT_SINCE, Change, ContentAge, decide};
 use super::desired::DesiredSecret;
 use super::owners::missing_owners;
 use crate::kubernetes::FIELD_MANAGER;
@@ -30,10 +31,22 @@ use crate::kubernetes::digest::digest_of_bytes;
 pub(super) struct Secrets {
     api: KubernetesApi,
     /// What was found or made, so that an unchanged Secret costs one read of its metadata.
-    known: HashMap<(String, String), Known>,
+    known: Mutex<HashMap<(String, String), Known>>,
 }
 
-#[derive(Debug)]
+/// What became of a Secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ensured {
+    /// It says what it should.
+    InStep,
+    /// It was left alone: another node wrote it from a newer volume.
+    StoodBack {
+        /// How new that is.
+        written: Timestamp,
+    },
+}
+
+#[derive(Debug, Clone)]
 struct Known {
     version: Option<String>,
     fingerprint: [u8; 32],
@@ -72,60 +85,92 @@ impl SecretError {
     }
 }
 
+impl SecretError {
+    const fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api(ApiError::Refused { status: 409, .. }))
+    }
+}
+
 impl Secrets {
     pub(super) fn new(api: KubernetesApi) -> Self {
-        Self { api, known: HashMap::new() }
+        Self { api, known: Mutex::default() }
     }
 
     /// Makes a Secret say what it should and be owned by whom it should, at least.
     pub(super) async fn ensure(
-        &mut self,
+        &self,
         namespace: &str,
         desired: &DesiredSecret,
-        since: Timestamp,
+        age: &ContentAge,
         owners: &[OwnerReference],
-    ) -> Result<(), SecretError> {
+    ) -> Result<Ensured, SecretError> {
         let key = (namespace.to_owned(), desired.name.clone());
         let fingerprint = fingerprint(desired, owners);
-        if let Some(known) = self.known.get(&key).filter(|it| it.fingerprint == fingerprint) {
+        if let Some(known) = self.remembered(&key, &fingerprint) {
             let metadata = self.fetch_metadata(namespace, &desired.name).await?;
             if metadata.is_some_and(|it| it.resource_version == known.version) {
-                return Ok(());
+                return Ok(Ensured::InStep);
             }
         }
-        self.known.remove(&key);
-        let existing = self.fetch(namespace, &desired.name).await?;
-        let change = decide(existing.0.as_ref(), desired, since, FIELD_MANAGER);
-        let mut metadata = match change {
-            Change::Apply => {
-                let start = self.api.clock().monotonic();
-                let applied = self.apply(namespace, desired, since).await?;
-                let took = self.api.clock().monotonic().saturating_sub(start);
-                self.api.count(|metrics| metrics.secret_synced(took));
-                applied
+        self.known.lock().remove(&key);
+        let mut conflicts = 0;
+        let (mut metadata, ensured) = loop {
+            match self.bring(namespace, desired, age).await {
+                Err(error) if error.is_conflict() && conflicts < MOST_CONFLICTS => conflicts += 1,
+                brought => break brought?,
             }
-            Change::OtherType => {
-                return Err(SecretError::OtherType {
-                    namespace: namespace.to_owned(),
-                    name: desired.name.clone(),
-                    wanted: desired.secret_type.clone(),
-                });
-            }
-            Change::Nothing | Change::LeaveNewer => existing.metadata(),
         };
-        drop(existing);
         let there = metadata.owner_references.as_deref().unwrap_or_default();
         let missing = missing_owners(there, owners);
         if !missing.is_empty() {
             metadata = self.add_owners(namespace, &desired.name, &metadata, &missing).await?;
         }
-        self.known.insert(key, Known { version: metadata.resource_version, fingerprint });
-        Ok(())
+        if ensured == Ensured::InStep {
+            let known = Known { version: metadata.resource_version, fingerprint };
+            self.known.lock().insert(key, known);
+        }
+        Ok(ensured)
+    }
+
+    /// Reads a Secret and writes it where it has to say something else. Who writes it in between
+    /// makes this a conflict: what was decided about what is no longer there is void.
+    async fn bring(
+        &self,
+        namespace: &str,
+        desired: &DesiredSecret,
+        age: &ContentAge,
+    ) -> Result<(ObjectMeta, Ensured), SecretError> {
+        let existing = self.fetch(namespace, &desired.name).await?;
+        let now = self.api.clock().now();
+        let change = decide(existing.0.as_ref(), desired, age, now, FIELD_MANAGER);
+        let metadata = existing.metadata();
+        drop(existing);
+        match change {
+            Change::Apply { stamp } => {
+                let start = self.api.clock().monotonic();
+                let applied = self.apply(namespace, desired, stamp, metadata).await?;
+                let took = self.api.clock().monotonic().saturating_sub(start);
+                self.api.count(|metrics| metrics.secret_synced(took));
+                Ok((applied, Ensured::InStep))
+            }
+            Change::OtherType => Err(SecretError::OtherType {
+                namespace: namespace.to_owned(),
+                name: desired.name.clone(),
+                wanted: desired.secret_type.clone(),
+            }),
+            Change::Nothing => Ok((metadata, Ensured::InStep)),
+            Change::LeaveNewer { written } => Ok((metadata, Ensured::StoodBack { written })),
+        }
+    }
+
+    /// A Secret that was found or left as it should be now.
+    fn remembered(&self, key: &(String, String), fingerprint: &[u8; 32]) -> Option<Known> {
+        self.known.lock().get(key).filter(|it| it.fingerprint == *fingerprint).cloned()
     }
 
     /// Forgets what is known of the Secrets of a namespace that nobody follows any more.
-    pub(super) fn forget_all_but(&mut self, namespaces: impl Fn(&str) -> bool) {
-        self.known.retain(|(namespace, _), _| namespaces(namespace));
+    pub(super) fn forget_all_but(&self, namespaces: impl Fn(&str) -> bool) {
+        self.known.lock().retain(|(namespace, _), _| namespaces(namespace));
     }
 
     fn secrets(&self, namespace: &str) -> Api<Secret> {
@@ -166,14 +211,16 @@ impl Secrets {
         }
     }
 
+    /// Applies a Secret in the place of the one that was read, and of no other.
     async fn apply(
         &self,
         namespace: &str,
         desired: &DesiredSecret,
-        since: Timestamp,
+        stamp: Timestamp,
+        read: ObjectMeta,
     ) -> Result<ObjectMeta, ApiError> {
         let mut annotations = desired.annotations.clone();
-        annotations.insert(CONTENT_SINCE.to_owned(), since.to_string());
+        annotations.insert(CONTENT_SINCE.to_owned(), stamp.to_string());
         let secret = AppliedSecret {
             api_version: "v1",
             kind: "Secret",
@@ -182,6 +229,8 @@ impl Secrets {
                 namespace: Some(namespace.to_owned()),
                 labels: Some(desired.labels.clone()),
                 annotations: Some(annotations),
+                uid: read.uid,
+                resource_version: read.resource_version,
                 ..ObjectMeta::default()
             },
             secret_type: &desired.secret_type,
@@ -274,8 +323,19 @@ fn fingerprint(desired: &DesiredSecret, owners: &[OwnerReference]) -> [u8; 32] {
     digest_of_bytes(texts.chain(desired.data.values().map(SecretBytes::expose)))
 }
 
+/// How often what was decided may be void before somebody is told.
+const MOST_CONFLICTS: u32 = 3;
+
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use http_body_util::BodyExt;
+    use kube::client::Body;
+    use lanyard_clock::ManualClock;
+    use serde_json::Value;
+
     use super::*;
 
     fn desired(change: impl FnOnce(&mut DesiredSecret)) -> DesiredSecret {
@@ -318,5 +378,90 @@ mod tests {
         prints.sort_unstable();
         prints.dedup();
         assert_eq!(prints.len(), count);
+    }
+
+    /// An API server with one Secret, which somebody else writes right before our first write.
+    #[derive(Default)]
+    struct Server {
+        version: u32,
+        data: String,
+        stamp: String,
+        patches: Vec<Value>,
+    }
+
+    impl Server {
+        fn secret(&self) -> Value {
+            json!({
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {
+                    "name": "s",
+                    "uid": "uid",
+                    "resourceVersion": self.version.to_string(),
+                    "annotations": {CONTENT_SINCE: self.stamp},
+                    "managedFields": [{
+                        "manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {
+                            "f:data": {"f:k": {}},
+                            "f:metadata": {"f:annotations": {format!("f:{CONTENT_SINCE}"): {}}},
+                        },
+                    }],
+                },
+                "type": "Opaque",
+                "data": {"k": self.data},
+            })
+        }
+
+        fn answer(&mut self, method: &http::Method, body: &[u8]) -> (u16, Value) {
+            if method == http::Method::GET {
+                return (200, self.secret());
+            }
+            if self.patches.is_empty() {
+                self.version += 1;
+                (self.data, self.stamp) = ("bmV3ZXN0".to_owned(), at(200).to_string());
+            }
+            let patch: Value = serde_json::from_slice(body).unwrap();
+            let based_on = patch["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+            self.patches.push(patch);
+            if based_on.is_some_and(|version| version != self.version.to_string()) {
+                return (409, json!({"kind": "Status", "code": 409, "reason": "Conflict"}));
+            }
+            (200, self.secret())
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn api_of(server: &Arc<Mutex<Server>>) -> KubernetesApi {
+        let server = Arc::clone(server);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let server = Arc::clone(&server);
+            async move {
+                let method = request.method().clone();
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                let (status, answer) = server.lock().answer(&method, &body);
+                let body = Body::from(serde_json::to_vec(&answer).unwrap());
+                let answer = http::Response::builder().status(status).body(body).unwrap();
+                Ok::<_, Infallible>(answer)
+            }
+        });
+        let client = kube::Client::new(service, "default");
+        KubernetesApi::of_client(client, Arc::new(ManualClock::starting_at(at(1_000))))
+    }
+
+    #[tokio::test]
+    async fn what_another_node_writes_in_between_is_not_overwritten() {
+        let server =
+            Server { data: "b2xk".to_owned(), stamp: at(50).to_string(), ..Server::default() };
+        let server = Arc::new(Mutex::new(server));
+        let secrets = Secrets::new(api_of(&server));
+        let age = ContentAge::written(at(100));
+        let ensured = secrets.ensure("n", &desired(|_| ()), &age, &[]).await.unwrap();
+        assert_eq!(ensured, Ensured::StoodBack { written: at(200) });
+        let patches = std::mem::take(&mut server.lock().patches);
+        let [patch] = patches.as_slice() else { panic!("{patches:?}") };
+        assert_eq!(patch["metadata"]["resourceVersion"], "0");
+        assert_eq!(patch["metadata"]["uid"], "uid");
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::SharedClock;
 use lanyard_node::{
-    ApiAccess, ClassSource, EventQueue, KubeClasses, KubeClassesSettings, KubeReporter,
-    KubeReporterSettings, KubernetesApi, MemoryClasses, NoReporter, NodeMetrics, Reporter,
-    SecretSync, SecretSyncSettings,
+    ApiAccess, ClassSource, CountedReporter, EventQueue, KubeClasses, KubeClassesSettings,
+    KubeReporter, KubeReporterSettings, KubernetesApi, MemoryClasses, NoReporter, NodeMetrics,
+    Reporter, SecretSync, SecretSyncSettings,
 };
 use lanyard_telemetry::{Gate, Readiness};
 use lanyard_vocabulary::causes;
@@ -58,18 +58,26 @@ impl Cluster {
         let events = EventQueue::start(api.clone(), node);
         around.metrics.watch_events(events.clone());
         let reporter =
-            KubeReporter::new(api.clone(), node, events.clone(), KubeReporterSettings::default());
+            KubeReporter::new(api.clone(), node, events, KubeReporterSettings::default());
+        let reporter: Arc<dyn Reporter> = Arc::new(reporter);
         let sync = args.kubernetes.sync_secrets.0.then(|| {
             let settings = SecretSyncSettings {
                 node: node.clone(),
                 driver: settings.server.driver.to_string(),
                 kubelet_directory: settings.server.kubelet_dir.clone(),
+                interval: settings.rotator.interval.unwrap_or_default(),
             };
-            SecretSync::new(api.clone(), Arc::clone(&classes), events, settings)
+            let reporter = alone(&reporter, around.metrics);
+            SecretSync::new(api.clone(), Arc::clone(&classes), reporter, settings)
         });
         let gate = around.readiness.gate("kubernetes", "the API server was not asked yet");
-        Ok(Self { classes, reporter: Arc::new(reporter), sync, api: Some((api, gate)) })
+        Ok(Self { classes, reporter, sync, api: Some((api, gate)) })
     }
+}
+
+/// Counts what is told by somebody whose failures show nowhere else.
+pub(super) fn alone(reporter: &Arc<dyn Reporter>, metrics: &NodeMetrics) -> Arc<dyn Reporter> {
+    Arc::new(CountedReporter::of_notices_alone(Arc::clone(reporter), metrics.clone()))
 }
 
 /// Opens the gate as soon as the API gives classes. It stays open: mounted volumes do without it.

@@ -12,7 +12,7 @@ use lanyard_node::rotation::Rotator;
 use lanyard_node::{
     CountedProvider, CountedReporter, KubernetesApi, NodeMetrics, NodeServer, NodeServerParts,
     PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings,
-    Reporter, SecretSync, ServedProvider, SocketProviders, SocketSettings, liveness,
+    SecretSync, ServedProvider, SocketProviders, SocketSettings, liveness,
 };
 use lanyard_telemetry::{
     BuildInfo, Gate, Listening, MetricsPage, ProcessMetrics, Readiness, health_routes,
@@ -60,12 +60,10 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), overrides(&args.providers));
     let provider: Arc<dyn Provider> =
         Arc::new(CountedProvider::new(Arc::new(registry), metrics.clone(), Arc::clone(&clock)));
-    let reporter: Arc<dyn Reporter> =
-        Arc::new(CountedReporter::new(cluster.reporter, metrics.clone()));
     let parts = PublisherParts {
         classes: Arc::clone(&cluster.classes),
         provider,
-        reporter: Arc::clone(&reporter),
+        reporter: Arc::new(CountedReporter::new(Arc::clone(&cluster.reporter), metrics.clone())),
         clock: Arc::clone(&clock),
     };
     let publisher_settings =
@@ -76,7 +74,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let rotator = Rotator::new(
         Arc::new(publisher.clone()),
         cluster.classes,
-        reporter,
+        kubernetes::alone(&cluster.reporter, &metrics),
         Arc::clone(&clock),
         settings.rotator,
     );
