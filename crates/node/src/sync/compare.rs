@@ -101,6 +101,21 @@ fn stamp_of(secret: &Secret, now: Timestamp) -> Option<Timestamp> {
     (stamp <= latest).then_some(stamp)
 }
 
+/// The class whose Secret this becomes another class's: each undoes what the other writes, for ever.
+pub(super) fn taken_from(
+    existing: Option<&Secret>,
+    desired: &DesiredSecret,
+    class: &str,
+    manager: &str,
+) -> Option<String> {
+    let metadata = &existing?.metadata;
+    let other = metadata.annotations.as_ref()?.get(OF_CLASS)?;
+    let owned = owned_fields(metadata.managed_fields.as_deref(), manager);
+    let is_ours = owned.annotations.contains(OF_CLASS);
+    let same_data = has_the_same_data(existing?, desired) && owned.data.is_subset(&keys(desired));
+    (is_ours && !same_data && other != class).then(|| other.clone())
+}
+
 fn keys(desired: &DesiredSecret) -> BTreeSet<String> {
     desired.data.keys().cloned().collect()
 }
@@ -128,7 +143,7 @@ fn has_the_same_metadata(existing: &Secret, desired: &DesiredSecret, owned: &Own
         && owned
             .annotations
             .iter()
-            .all(|it| desired.annotations.contains_key(it) || it == CONTENT_SINCE)
+            .all(|it| desired.annotations.contains_key(it) || OF_OURS.contains(&it.as_str()))
 }
 
 /// The fields of a Secret that a manager applied.
@@ -161,6 +176,12 @@ fn owned_fields(entries: Option<&[ManagedFieldsEntry]>, manager: &str) -> Owned 
 
 /// The annotation with the time at which the source was asked that gave what a Secret says.
 pub(super) const CONTENT_SINCE: &str = "lanyard.dev/content-since";
+
+/// The annotation with the class that a Secret was written for last.
+pub(super) const OF_CLASS: &str = "lanyard.dev/secret-provider-class";
+
+/// What no class says itself.
+const OF_OURS: [&str; 2] = [CONTENT_SINCE, OF_CLASS];
 
 /// By how much the clocks of two nodes may differ.
 const CLOCKS_DIFFER: Duration = Duration::from_mins(5);
@@ -274,6 +295,25 @@ mod tests {
                 json!({"f:note": {}});
         });
         assert_eq!(judge(&foreign, &newer, 50), apply(50));
+    }
+
+    #[test]
+    fn the_secret_of_another_class_is_one_only_while_it_says_something_else() {
+        let of = |class: &str| {
+            applied(|secret| {
+                secret["metadata"]["annotations"][OF_CLASS] = json!(class);
+                let fields = &mut secret["metadata"]["managedFields"][1]["fieldsV1"];
+                fields["f:metadata"]["f:annotations"][format!("f:{OF_CLASS}")] = json!({});
+            })
+        };
+        let taken = |existing: &Secret, value: &str| {
+            taken_from(Some(existing), &desired(value), "mine", OURS)
+        };
+        assert_eq!(taken(&of("other"), "else").as_deref(), Some("other"));
+        assert_eq!(taken(&of("other"), "new"), None);
+        assert_eq!(taken(&of("mine"), "else"), None);
+        assert_eq!(taken(&applied(|_| ()), "else"), None);
+        assert_eq!(judge(&of("other"), &desired("new"), 100), Change::Nothing);
     }
 
     #[test]

@@ -243,25 +243,40 @@ impl SecretSync {
     fn settled(&mut self, key: &StatusKey, status: &SecretProviderClassPodStatus, done: Done) {
         let now = self.now();
         let Some(followed) = self.followed.get_mut(key) else { return };
-        let Done::StoodBack { secret, written, patience } = done else {
+        if !matches!(done, Done::StoodBack { .. }) {
             followed.stood_back = None;
+        }
+        match done {
             // A class that wants no Secrets any more has mended nothing.
-            if std::mem::take(&mut followed.told) && done == Done::InStep {
-                let message = "the Secrets of the volume are in step with it again".to_owned();
-                self.tell(status, NoticeKind::Recovered(OutcomeCode::SecretNotSynced), message);
+            Done::NothingToDo => followed.told = false,
+            Done::InStep => {
+                if std::mem::take(&mut followed.told) {
+                    let message = "the Secrets of the volume are in step with it again".to_owned();
+                    self.tell(status, NoticeKind::Recovered(OutcomeCode::SecretNotSynced), message);
+                }
             }
-            return;
-        };
-        let since = *followed.stood_back.get_or_insert(now);
-        let (namespace, name) = key;
-        let message = format!(
-            "Secret `{secret}` was written from a newer volume of another node at {written}, and \
-             this volume was not confirmed by its source since: the Secret is left as it is"
-        );
-        tracing::info!(%namespace, status = %name, "{message}");
-        if now.saturating_sub(since) > patience {
-            let message = format!("{message}; see why this volume is not rotated");
-            self.tell_failure(key, status, message);
+            Done::TakenFrom { secret, class } => {
+                let message = format!(
+                    "Secret `{secret}` was the one of SecretProviderClass `{class}` and says now \
+                     what this class wants: where both name it they undo each other; give one of \
+                     them another `secretName`"
+                );
+                self.tell_failure(key, status, message);
+            }
+            Done::StoodBack { secret, written, patience } => {
+                let since = *followed.stood_back.get_or_insert(now);
+                let (namespace, name) = key;
+                let message = format!(
+                    "Secret `{secret}` was written from a newer volume of another node at \
+                     {written}, and this volume was not confirmed by its source since: the Secret \
+                     is left as it is"
+                );
+                tracing::info!(%namespace, status = %name, "{message}");
+                if now.saturating_sub(since) > patience {
+                    let message = format!("{message}; see why this volume is not rotated");
+                    self.tell_failure(key, status, message);
+                }
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 use zeroize::{Zeroize, Zeroizing};
 
-use super::compare::{CONTENT_SINCE, Change, ContentAge, decide};
+use super::compare::{CONTENT_SINCE, Change, ContentAge, OF_CLASS, decide, taken_from};
 use super::desired::DesiredSecret;
 use super::owners::missing_owners;
 use crate::kubernetes::FIELD_MANAGER;
@@ -34,11 +34,27 @@ pub(super) struct Secrets {
     known: Mutex<HashMap<(String, String), Known>>,
 }
 
+/// For whom a Secret is kept, and how new that is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cause<'a> {
+    /// The namespace of the volume and of the Secret.
+    pub(super) namespace: &'a str,
+    /// The class that wants the Secret.
+    pub(super) class: &'a str,
+    /// How new the content of the volume is.
+    pub(super) age: &'a ContentAge,
+}
+
 /// What became of a Secret.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ensured {
     /// It says what it should.
     InStep,
+    /// It says what it should, and said what another class wants before.
+    TakenFrom {
+        /// That class.
+        class: String,
+    },
     /// It was left alone: another node wrote it from a newer volume.
     StoodBack {
         /// How new that is.
@@ -99,11 +115,11 @@ impl Secrets {
     /// Makes a Secret say what it should and be owned by whom it should, at least.
     pub(super) async fn ensure(
         &self,
-        namespace: &str,
+        cause: Cause<'_>,
         desired: &DesiredSecret,
-        age: &ContentAge,
         owners: &[OwnerReference],
     ) -> Result<Ensured, SecretError> {
+        let namespace = cause.namespace;
         let key = (namespace.to_owned(), desired.name.clone());
         let fingerprint = fingerprint(desired, owners);
         if let Some(known) = self.remembered(&key, &fingerprint) {
@@ -115,7 +131,7 @@ impl Secrets {
         self.known.lock().remove(&key);
         let mut conflicts = 0;
         let (mut metadata, ensured) = loop {
-            match self.bring(namespace, desired, age).await {
+            match self.bring(cause, desired).await {
                 Err(error) if error.is_conflict() && conflicts < MOST_CONFLICTS => conflicts += 1,
                 brought => break brought?,
             }
@@ -125,7 +141,7 @@ impl Secrets {
         if !missing.is_empty() {
             metadata = self.add_owners(namespace, &desired.name, &metadata, &missing).await?;
         }
-        if ensured == Ensured::InStep {
+        if !matches!(ensured, Ensured::StoodBack { .. }) {
             let known = Known { version: metadata.resource_version, fingerprint };
             self.known.lock().insert(key, known);
         }
@@ -136,22 +152,24 @@ impl Secrets {
     /// makes this a conflict: what was decided about what is no longer there is void.
     async fn bring(
         &self,
-        namespace: &str,
+        cause: Cause<'_>,
         desired: &DesiredSecret,
-        age: &ContentAge,
     ) -> Result<(ObjectMeta, Ensured), SecretError> {
+        let Cause { namespace, class, age } = cause;
         let existing = self.fetch(namespace, &desired.name).await?;
         let now = self.api.clock().now();
         let change = decide(existing.0.as_ref(), desired, age, now, FIELD_MANAGER);
+        let taken = taken_from(existing.0.as_ref(), desired, class, FIELD_MANAGER);
         let metadata = existing.metadata();
         drop(existing);
         match change {
             Change::Apply { stamp } => {
                 let start = self.api.clock().monotonic();
-                let applied = self.apply(namespace, desired, stamp, metadata).await?;
+                let applied = self.apply((namespace, class), desired, stamp, metadata).await?;
                 let took = self.api.clock().monotonic().saturating_sub(start);
                 self.api.count(|metrics| metrics.secret_synced(took));
-                Ok((applied, Ensured::InStep))
+                let ensured = taken.map_or(Ensured::InStep, |class| Ensured::TakenFrom { class });
+                Ok((applied, ensured))
             }
             Change::OtherType => Err(SecretError::OtherType {
                 namespace: namespace.to_owned(),
@@ -214,13 +232,14 @@ impl Secrets {
     /// Applies a Secret in the place of the one that was read, and of no other.
     async fn apply(
         &self,
-        namespace: &str,
+        (namespace, class): (&str, &str),
         desired: &DesiredSecret,
         stamp: Timestamp,
         read: ObjectMeta,
     ) -> Result<ObjectMeta, ApiError> {
         let mut annotations = desired.annotations.clone();
         annotations.insert(CONTENT_SINCE.to_owned(), stamp.to_string());
+        annotations.insert(OF_CLASS.to_owned(), class.to_owned());
         let secret = AppliedSecret {
             api_version: "v1",
             kind: "Secret",
@@ -457,7 +476,8 @@ mod tests {
         let server = Arc::new(Mutex::new(server));
         let secrets = Secrets::new(api_of(&server));
         let age = ContentAge::written(at(100));
-        let ensured = secrets.ensure("n", &desired(|_| ()), &age, &[]).await.unwrap();
+        let cause = Cause { namespace: "n", class: "c", age: &age };
+        let ensured = secrets.ensure(cause, &desired(|_| ()), &[]).await.unwrap();
         assert_eq!(ensured, Ensured::StoodBack { written: at(200) });
         let patches = std::mem::take(&mut server.lock().patches);
         let [patch] = patches.as_slice() else { panic!("{patches:?}") };

@@ -14,7 +14,7 @@ use super::desired::{SecretProblems, desired_secret, files_of};
 use super::mounted::{MountedError, MountedFiles, Source, load_files};
 use super::owners::desired_owners;
 use super::pod_slice::PodSlice;
-use super::secrets::{Ensured, SecretError, Secrets};
+use super::secrets::{Cause, Ensured, SecretError, Secrets};
 use super::selection::{Place, Unfit, select_volume};
 use crate::classes::{ClassError, ClassSource};
 use crate::kubernetes::KubeClasses;
@@ -36,6 +36,8 @@ pub(super) enum Done {
     NothingToDo,
     /// Every Secret says what the volume says.
     InStep,
+    /// A Secret said what another class wants.
+    TakenFrom { secret: String, class: String },
     /// A Secret was left alone that says something newer.
     StoodBack {
         secret: String,
@@ -73,15 +75,14 @@ impl Worker {
         let volume = select_volume(status, &pod, place)?;
         let mounted = self.load(volume, &class).await?;
         let owners = desired_owners(&pod, status);
+        let cause = Cause { namespace, class: name, age: &mounted.age };
         let mut done = Done::InStep;
         let mut first = None;
         for object in &class.spec.secret_objects {
             let made = match desired_secret(object, &mounted) {
-                Ok(desired) => self
-                    .secrets
-                    .ensure(namespace, &desired, &mounted.age, &owners)
-                    .await
-                    .map_err(SyncError::Secret),
+                Ok(desired) => {
+                    self.secrets.ensure(cause, &desired, &owners).await.map_err(SyncError::Secret)
+                }
                 Err(problems) => Err(SyncError::Problems {
                     secret: object.secret_name.clone().unwrap_or_default(),
                     problems,
@@ -89,6 +90,10 @@ impl Worker {
             };
             match made {
                 Ok(Ensured::InStep) => {}
+                Ok(Ensured::TakenFrom { class }) => {
+                    let secret = object.secret_name.clone().unwrap_or_default();
+                    done = Done::TakenFrom { secret, class };
+                }
                 Ok(Ensured::StoodBack { written }) => {
                     let secret = object.secret_name.clone().unwrap_or_default();
                     let patience = mounted.age.lag.saturating_mul(2).saturating_add(STRANGE_AFTER);
