@@ -1,10 +1,14 @@
 //! Which cloud a vault is in: where tokens come from and how vaults are called there.
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::{self, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use lanyard_credential::identity::{Authority, ParseAuthorityError};
 use lanyard_vocabulary::{Cloud, VaultName};
+use rustix::fs::OFlags;
 use serde::Deserialize;
 
 /// The endpoints of a cloud that reading a vault needs.
@@ -30,7 +34,15 @@ pub enum CloudError {
         path: PathBuf,
         /// What the system said.
         #[source]
-        source: std::io::Error,
+        source: io::Error,
+    },
+    /// A class names a file that the node's owner did not put where such files are.
+    #[error("the environment file {} is not one of those in {}", path.display(), directory.display())]
+    Elsewhere {
+        /// The file.
+        path: PathBuf,
+        /// Where such files are.
+        directory: PathBuf,
     },
     /// The file with the endpoints is larger than such a file can be.
     #[error("the environment file {} is larger than {LARGEST_FILE} bytes", path.display())]
@@ -81,6 +93,10 @@ impl CloudError {
             Self::File { .. } | Self::TooLarge { .. } => {
                 "mount the environment file into the node plugin, and name it by its full path"
             }
+            Self::Elsewhere { .. } => {
+                "mount the environment file there, or have the owner of the node name its \
+                 directory by --cloud-env-dir"
+            }
             Self::Content { .. } => {
                 "write name, activeDirectoryEndpoint, keyVaultEndpoint and keyVaultDNSSuffix as \
                  the Azure Stack's ARM metadata tells them"
@@ -92,27 +108,27 @@ impl CloudError {
 
 impl VaultCloud {
     /// The endpoints of `cloud`; those of an Azure Stack are read from `file`, anew for each call,
-    /// so that two classes with two files do not see each other's.
+    /// so that two classes with two files do not see each other's. Who writes classes chooses the
+    /// file, so that it has to be below `directory`, which is the node's owner's.
     ///
     /// # Errors
     ///
     /// [`CloudError`] where the endpoints are not to be had.
-    pub async fn load(cloud: Cloud, file: Option<&str>) -> Result<Self, CloudError> {
+    pub async fn load(
+        cloud: Cloud,
+        file: Option<&str>,
+        directory: &Path,
+    ) -> Result<Self, CloudError> {
         if let Some(endpoints) = cloud.endpoints() {
             let authority = Authority::from_str(&endpoints.authority_url());
             let authority = authority.map_err(|source| CloudError::Authority { cloud, source })?;
             return Ok(Self { authority, vault_suffix: endpoints.vault_suffix.to_owned() });
         }
         let path = PathBuf::from(file.ok_or(CloudError::NoFile)?);
-        let failed = |source| CloudError::File { path: path.clone(), source };
-        let metadata = tokio::fs::metadata(&path).await.map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(failed(std::io::ErrorKind::InvalidInput.into()));
-        }
-        if metadata.len() > LARGEST_FILE {
-            return Err(CloudError::TooLarge { path });
-        }
-        let content = tokio::fs::read(&path).await.map_err(failed)?;
+        let (named, directory) = (path.clone(), directory.to_owned());
+        let read = tokio::task::spawn_blocking(move || read_environment(&named, &directory)).await;
+        let failed = |ended| CloudError::File { path: path.clone(), source: io::Error::other(ended) };
+        let content = read.map_err(failed)??;
         Self::parse(&content).map_err(|problem| CloudError::Content { path, problem })
     }
 
@@ -147,6 +163,37 @@ impl VaultCloud {
     }
 }
 
+/// Reads the file that a class names, if it is a plain file below `directory`. Never waits for
+/// somebody at the other end of it, and never reads more than such a file has: a file of procfs
+/// says that it is empty and is not.
+fn read_environment(path: &Path, directory: &Path) -> Result<Vec<u8>, CloudError> {
+    let elsewhere =
+        || CloudError::Elsewhere { path: path.to_owned(), directory: directory.to_owned() };
+    let failed = |source| CloudError::File { path: path.to_owned(), source };
+    // By its name first: of what lies elsewhere not even the existence is told.
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    if climbs || !path.starts_with(directory) {
+        return Err(elsewhere());
+    }
+    // A ConfigMap is made of links, which stay in their directory.
+    let real = path.canonicalize().map_err(failed)?;
+    if !real.starts_with(directory.canonicalize().map_err(failed)?) {
+        return Err(elsewhere());
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(&real).map_err(failed)?;
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(failed(io::ErrorKind::InvalidInput.into()));
+    }
+    let mut content = Vec::new();
+    let read = file.take(LARGEST_FILE + 1).read_to_end(&mut content).map_err(failed)?;
+    if u64::try_from(read).unwrap_or(u64::MAX) > LARGEST_FILE {
+        return Err(CloudError::TooLarge { path: path.to_owned() });
+    }
+    Ok(content)
+}
+
 #[derive(Deserialize)]
 struct EnvironmentFile {
     #[serde(default, rename = "activeDirectoryEndpoint")]
@@ -168,14 +215,77 @@ const LARGEST_FILE: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
+
+    const FILE: &str = r#"{"activeDirectoryEndpoint": "https://login.local/",
+        "keyVaultDNSSuffix": "vault.local"}"#;
+
+    async fn load(path: &Path, directory: &Path) -> Result<VaultCloud, CloudError> {
+        VaultCloud::load(Cloud::Stack, path.to_str(), directory).await
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_only_below_the_directory_of_the_owner_of_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
+        fs::create_dir(&ours).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        for directory in [&ours, &theirs] {
+            fs::write(directory.join("env.json"), FILE).unwrap();
+        }
+        // As a ConfigMap is mounted.
+        symlink("env.json", ours.join("link.json")).unwrap();
+        symlink(theirs.join("env.json"), ours.join("planted.json")).unwrap();
+        for name in ["env.json", "link.json"] {
+            let cloud = load(&ours.join(name), &ours).await.unwrap();
+            assert_eq!(cloud.vault_suffix, "vault.local", "{name}");
+        }
+        let missing = load(&ours.join("missing.json"), &ours).await.unwrap_err();
+        assert!(matches!(missing, CloudError::File { .. }), "{missing}");
+        let outside = [
+            theirs.join("env.json"),
+            // Not told apart from one that is there.
+            theirs.join("missing.json"),
+            ours.join("../theirs/env.json"),
+            ours.join("planted.json"),
+            PathBuf::from("env.json"),
+        ];
+        for path in outside {
+            let error = load(&path, &ours).await.unwrap_err();
+            assert!(matches!(error, CloudError::Elsewhere { .. }), "{error}");
+            assert!(error.hint().contains("--cloud-env-dir"));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_only_looks_like_a_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (fifo, large) = (folder.path().join("fifo"), folder.path().join("large"));
+        mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        let error = load(&fifo, folder.path()).await.unwrap_err();
+        assert!(matches!(error, CloudError::File { .. }), "{error}");
+        fs::write(&large, vec![b' '; 64 * 1024 + 1]).unwrap();
+        let error = load(&large, folder.path()).await.unwrap_err();
+        assert!(matches!(error, CloudError::TooLarge { .. }), "{error}");
+        // It says that it is empty, and has as many bytes as the address space has pages.
+        let pagemap = load(Path::new("/proc/self/pagemap"), Path::new("/proc")).await.unwrap_err();
+        // It is read in eights of bytes, which the limit is not.
+        let is_cut = matches!(pagemap, CloudError::TooLarge { .. } | CloudError::File { .. });
+        assert!(is_cut, "{pagemap}");
+    }
 
     #[tokio::test]
     async fn a_cloud_with_a_name_needs_no_file() {
-        let cloud = VaultCloud::load(Cloud::China, Some("/does/not/exist")).await.unwrap();
+        let cloud = VaultCloud::load(Cloud::China, Some("/does/not/exist"), Path::new("/etc"));
+        let cloud = cloud.await.unwrap();
         assert_eq!(cloud.vault_url(&"KV-1".parse().unwrap()), "https://kv-1.vault.azure.cn/");
         assert_eq!(cloud.authority.to_string(), "https://login.chinacloudapi.cn/");
-        let none = VaultCloud::load(Cloud::Stack, None).await.unwrap_err();
+        let none = VaultCloud::load(Cloud::Stack, None, Path::new("/etc")).await.unwrap_err();
         assert!(matches!(none, CloudError::NoFile), "{none}");
     }
 

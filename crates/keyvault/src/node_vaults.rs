@@ -3,6 +3,7 @@
 mod class_read;
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,9 @@ use crate::stale::StaleCache;
 pub struct NodeVaultSettings {
     /// The cloud of classes that name none (`--cloud-name`).
     pub cloud: Cloud,
+    /// Where the files are that classes of an Azure Stack name (`--cloud-env-dir`): nobody but the
+    /// owner of the node writes there.
+    pub cloud_env_dir: PathBuf,
     /// How files are written.
     pub files: FileOptions,
     /// How long a value is kept at least for those who take what is not new; it is kept as long
@@ -38,10 +42,15 @@ pub struct NodeVaultSettings {
 }
 
 impl Default for NodeVaultSettings {
-    /// The public cloud, files as upstream, and values kept for two minutes: the default interval
-    /// of rotation.
+    /// The public cloud, the files of Azure Stacks where a node of one has its own, files as
+    /// upstream, and values kept for two minutes: the default interval of rotation.
     fn default() -> Self {
-        Self { cloud: Cloud::Public, files: FileOptions::default(), keep: Duration::from_mins(2) }
+        Self {
+            cloud: Cloud::Public,
+            cloud_env_dir: PathBuf::from("/etc/kubernetes"),
+            files: FileOptions::default(),
+            keep: Duration::from_mins(2),
+        }
     }
 }
 
@@ -153,7 +162,8 @@ impl NodeVaults {
     pub async fn fetch(&self, order: &ReadOrder<'_>) -> Result<VaultReading, NodeVaultError> {
         let parameters = order.parameters;
         let cloud = parameters.cloud.unwrap_or(self.settings.cloud);
-        let cloud = VaultCloud::load(cloud, parameters.cloud_env_file.as_deref()).await?;
+        let file = parameters.cloud_env_file.as_deref();
+        let cloud = VaultCloud::load(cloud, file, &self.settings.cloud_env_dir).await?;
         let host = cloud.vault_host(&parameters.vault_name);
         let now = self.clock.now();
         let identified = identify(parameters, cloud, order.pod, order.proofs, now)?;

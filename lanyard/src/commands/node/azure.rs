@@ -44,6 +44,7 @@ pub(super) fn provider(
     let interval = args.rotation.rotation_poll_interval;
     let settings = NodeVaultSettings {
         cloud: args.azure.cloud_name,
+        cloud_env_dir: args.azure.cloud_env_dir.clone(),
         files: FileOptions { certificates, ..FileOptions::default() },
         keep: interval.duration(),
     };

@@ -140,6 +140,9 @@ pub(super) struct AzureArgs {
     /// The cloud of classes that name none
     #[arg(long, default_value = "AzurePublicCloud", value_parser = cloud, value_name = "CLOUD")]
     pub(super) cloud_name: Cloud,
+    /// Where the files are that classes may name in `cloudEnvFileName`
+    #[arg(long, default_value = "/etc/kubernetes", value_name = "DIR")]
+    pub(super) cloud_env_dir: PathBuf,
     /// Order the chain of a converted PKCS#12 archive: leaf, intermediates, root
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub(super) construct_pem_chain: GoBool,
@@ -155,7 +158,8 @@ pub(super) struct AzureArgs {
     /// Add this to the user agent of vault requests
     #[arg(long, value_name = "TEXT")]
     pub(super) custom_user_agent: Option<String>,
-    /// How many requests a second this node sends to one vault; all of its clients share 400
+    /// How many requests a second this node sends to one vault: all of the vault's clients share
+    /// 400, so divide them by the nodes that read it
     #[arg(long, default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..=400), value_name = "NUMBER")]
     pub(super) vault_requests_per_second: u32,
     /// How many requests may go to one vault at once after a pause
