@@ -1,8 +1,8 @@
 //! The vaults of a node: one read for all volumes that ask for the same, as the same reader.
 
 mod class_read;
+mod outages;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use lanyard_api::ProviderParameters;
 use lanyard_clock::SharedClock;
 use lanyard_credential::RetryClass;
 use lanyard_vocabulary::Cloud;
-use parking_lot::Mutex;
 
 use self::class_read::{ClassRead, ReadKey};
+use self::outages::Outages;
 use crate::cloud::{CloudError, VaultCloud};
 use crate::decode::{FileOptions, MountedFile, decode_files};
 use crate::fetch::{VaultObject, fetch_entries};
@@ -75,8 +75,8 @@ pub struct ReadOrder<'a> {
 pub struct VaultReading {
     /// The files, in the order of the entries.
     pub files: Vec<MountedFile>,
-    /// Where the sealed cache answered for the vault: since when the vault is not there, as far as
-    /// this process knows.
+    /// Where the sealed cache answered for the vault: since when the vault is not there for this
+    /// reader, as far as this process knows.
     pub stale_since: Option<Timestamp>,
 }
 
@@ -131,7 +131,7 @@ pub struct NodeVaults {
     readers: Readers,
     objects: SharedReads<ReadKey, VaultObject>,
     lists: SharedReads<ReadKey, Vec<ListedVersion>>,
-    outages: Arc<Outages>,
+    outages: Outages,
     stale: Option<Arc<StaleCache>>,
 }
 
@@ -147,7 +147,7 @@ impl NodeVaults {
             readers: Readers::new(ways, Arc::clone(&clock)),
             objects: SharedReads::new(Arc::clone(&clock), settings.keep),
             lists: SharedReads::new(Arc::clone(&clock), settings.keep),
-            outages: Arc::default(),
+            outages: Outages::default(),
             stale: stale.map(Arc::new),
             settings,
             clock,
@@ -175,25 +175,6 @@ impl NodeVaults {
             tracing::warn!(pod = %order.pod, vault = %parameters.vault_name, "{warning}");
         }
         Ok(VaultReading { files: decoded.files, stale_since: read.stale_since() })
-    }
-}
-
-/// Since when which vault is not there.
-#[derive(Debug, Default)]
-struct Outages(Mutex<HashMap<Arc<str>, Timestamp>>);
-
-impl Outages {
-    fn note(&self, host: &Arc<str>, is_outage: bool, now: Timestamp) {
-        let mut since = self.0.lock();
-        if is_outage {
-            since.entry(Arc::clone(host)).or_insert(now);
-        } else {
-            since.remove(host);
-        }
-    }
-
-    fn since(&self, host: &str) -> Option<Timestamp> {
-        self.0.lock().get(host).copied()
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, Either, select};
+use jiff::Timestamp;
 use lanyard_azure::Priority;
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
@@ -43,17 +44,33 @@ impl Demand {
     }
 }
 
-/// A value, and when it was asked for, in monotonic time.
+/// A value, and when it was asked for.
 #[derive(Debug)]
 pub(crate) struct Shared<V> {
     pub(crate) value: Arc<V>,
-    pub(crate) asked_at: Duration,
+    asked: Asked,
+}
+
+impl<V> Shared<V> {
+    /// When it was asked for: the same for everybody who takes it.
+    pub(crate) fn read_at(&self) -> Timestamp {
+        self.asked.read_at
+    }
+}
+
+/// When a read began, by both clocks.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    /// In monotonic time, for whatever compares reads.
+    at: Duration,
+    /// In wall time, for whoever outlives the process.
+    read_at: Timestamp,
 }
 
 /// By hand: a derived one would ask `V` for it.
 impl<V> Clone for Shared<V> {
     fn clone(&self) -> Self {
-        Self { value: Arc::clone(&self.value), asked_at: self.asked_at }
+        Self { value: Arc::clone(&self.value), asked: self.asked }
     }
 }
 
@@ -73,6 +90,9 @@ type Slots<K, V> = Mutex<HashMap<K, Slot<V>>>;
 struct Slot<V> {
     value: Option<Shared<V>>,
     failure: Option<Failure>,
+    /// When the last read that was refused was asked for: what was asked for before it may not be
+    /// had any more.
+    refused_at: Option<Duration>,
     flights: Vec<Flight<V>>,
     numbers: u64,
     /// How long the value is kept: the greatest age that anybody took.
@@ -82,13 +102,15 @@ struct Slot<V> {
 /// The last read failed.
 struct Failure {
     landed_at: Duration,
+    /// Whose failure it is: who stands before them might have had an answer.
+    priority: Priority,
     error: Arc<VaultError>,
 }
 
 /// A read under way.
 struct Flight<V> {
     number: u64,
-    asked_at: Duration,
+    asked: Asked,
     priority: Priority,
     outcome: Arc<watch::Sender<Option<Outcome<V>>>>,
     /// Nothing until the task has begun.
@@ -98,7 +120,8 @@ struct Flight<V> {
 impl<V> Default for Slot<V> {
     fn default() -> Self {
         let (numbers, keep) = (0, Duration::ZERO);
-        Self { value: None, failure: None, flights: Vec::new(), numbers, keep }
+        let (value, failure, refused_at, flights) = (None, None, None, Vec::new());
+        Self { value, failure, refused_at, flights, numbers, keep }
     }
 }
 
@@ -154,22 +177,24 @@ where
         let number = slot.numbers;
         let (sender, outcome) = watch::channel(None);
         let sender = Arc::new(sender);
+        let asked = Asked { at: now, read_at: self.clock.now() };
+        let priority = demand.priority;
         slot.flights.push(Flight {
             number,
-            asked_at: now,
-            priority: demand.priority,
+            asked,
+            priority,
             outcome: Arc::clone(&sender),
             task: None,
         });
-        let landing =
-            Landing { key, number, slots: Arc::clone(&self.slots), clock: Arc::clone(&self.clock) };
+        let (slots, clock) = (Arc::clone(&self.slots), Arc::clone(&self.clock));
+        let landing = Landing { key, number, asked, priority, slots, clock };
         let (fetched, limit) = (fetch(), self.clock.sleep(FLIGHT_LIMIT));
         let task = tokio::spawn(async move {
             let outcome = match select(fetched, limit).await {
                 Either::Left((outcome, _)) => outcome,
                 Either::Right(_) => Err(VaultError::TimedOut { limit: FLIGHT_LIMIT }),
             };
-            landing.land(now, outcome);
+            landing.land(outcome);
         });
         if let Some(flight) = slot.flights.iter_mut().find(|flight| flight.number == number) {
             flight.task = Some(task.abort_handle());
@@ -200,31 +225,47 @@ impl<V> Slot<V> {
             !limit.is_zero() && now.saturating_sub(since) <= limit
         };
         if let Some(value) = &self.value
-            && within(value.asked_at, demand.max_age_at(distance(&value.value)))
+            && within(value.asked.at, demand.max_age_at(distance(&value.value)))
         {
             return Some(Ok(value.clone()));
         }
         let failure = self.failure.as_ref()?;
+        if failure.priority > demand.priority {
+            return None;
+        }
         let serves = within(failure.landed_at, demand.max_age.min(FAILURE_AGE));
         serves.then(|| Err(Arc::clone(&failure.error)))
     }
 
     /// Takes what a flight brought, unless something newer is there.
-    fn take(&mut self, now: Duration, asked_at: Duration, outcome: &Outcome<V>) {
+    fn take(&mut self, now: Duration, flight: (Duration, Priority), outcome: &Outcome<V>) {
+        let (asked_at, priority) = flight;
         match outcome {
-            Ok(value) if self.value.as_ref().is_none_or(|old| old.asked_at <= asked_at) => {
-                (self.value, self.failure) = (Some(value.clone()), None);
+            Ok(value) => {
+                let is_newest = self.value.as_ref().is_none_or(|old| old.asked.at <= asked_at);
+                let is_refused = self.refused_at.is_some_and(|refused| asked_at <= refused);
+                if is_newest && !is_refused {
+                    (self.value, self.failure) = (Some(value.clone()), None);
+                }
             }
-            Ok(_) => {}
             Err(error) => {
-                self.failure = Some(Failure { landed_at: now, error: Arc::clone(error) });
+                if error.is_refusal() {
+                    self.refused_at = self.refused_at.max(Some(asked_at));
+                    self.value.take_if(|value| value.asked.at <= asked_at);
+                }
+                // The credential remembers its own failures, and forgets them when somebody brings
+                // it a better proof.
+                if !matches!(**error, VaultError::Token { .. }) {
+                    let error = Arc::clone(error);
+                    self.failure = Some(Failure { landed_at: now, priority, error });
+                }
             }
         }
     }
 
     /// Drops what is too old for anybody; true if nothing is left.
     fn sweep(&mut self, now: Duration) -> bool {
-        self.value.take_if(|value| now.saturating_sub(value.asked_at) >= self.keep);
+        self.value.take_if(|value| now.saturating_sub(value.asked.at) >= self.keep);
         self.failure.take_if(|failure| now.saturating_sub(failure.landed_at) > FAILURE_AGE);
         self.value.is_none() && self.failure.is_none() && self.flights.is_empty()
     }
@@ -234,7 +275,7 @@ impl<V> Flight<V> {
     /// What is under way will be as new as anybody asks who takes what is not new; and it must not
     /// stand behind those whom the caller stands before.
     fn serves(&self, now: Duration, demand: Demand) -> bool {
-        let new_enough = !demand.max_age.is_zero() || self.asked_at >= now;
+        let new_enough = !demand.max_age.is_zero() || self.asked.at >= now;
         new_enough && self.priority <= demand.priority
     }
 }
@@ -244,6 +285,8 @@ impl<V> Flight<V> {
 struct Landing<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> {
     key: K,
     number: u64,
+    asked: Asked,
+    priority: Priority,
     slots: Arc<Slots<K, V>>,
     clock: SharedClock,
 }
@@ -253,19 +296,20 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Send + Sync + 'static,
 {
-    fn land(self, asked_at: Duration, outcome: Result<V, VaultError>) {
+    fn land(self, outcome: Result<V, VaultError>) {
+        let asked_at = self.asked.at;
         let outcome: Outcome<V> = match outcome {
-            Ok(value) => Ok(Shared { value: Arc::new(value), asked_at }),
+            Ok(value) => Ok(Shared { value: Arc::new(value), asked: self.asked }),
             Err(error) => Err(Arc::new(error)),
         };
         let landed_at = self.clock.monotonic();
         let (served, keep) = {
             let mut slots = self.slots.lock();
             let Some(slot) = slots.get_mut(&self.key) else { return };
-            slot.take(landed_at, asked_at, &outcome);
+            slot.take(landed_at, (asked_at, self.priority), &outcome);
             // A newer value serves those who asked before; a failure is one's own.
             let (served, others): (Vec<_>, Vec<_>) = slot.flights.drain(..).partition(|flight| {
-                flight.number == self.number || (outcome.is_ok() && flight.asked_at <= asked_at)
+                flight.number == self.number || (outcome.is_ok() && flight.asked.at <= asked_at)
             });
             slot.flights = others;
             (served, slot.keep)

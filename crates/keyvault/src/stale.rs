@@ -8,6 +8,7 @@
 mod record;
 mod store;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,10 +20,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use lanyard_clock::SharedClock;
+use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 pub(crate) use self::record::{Record, RecordRef};
-use self::store::{Memory, Sealed, Store};
+use self::store::{LARGEST_CONTENT, LONGEST_LIFE, Memory, Sealed, Store};
 
 /// What an entry is found by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,6 +43,8 @@ pub struct StaleCache {
     seal: RandomizedNonceKey,
     names: hmac::Key,
     store: Arc<Store>,
+    /// What was forgotten lately, and when: what was read before that is not kept any more.
+    forgotten: Mutex<HashMap<EntryId, Timestamp>>,
 }
 
 /// The sealed cache cannot be opened.
@@ -139,6 +143,7 @@ impl StaleCache {
                 .or(Err(StaleCacheError::Random))?,
             names: hmac::Key::new(hmac::HMAC_SHA256, names.as_ref()),
             store: Arc::new(store),
+            forgotten: Mutex::default(),
         })
     }
 
@@ -155,16 +160,22 @@ impl StaleCache {
         EntryId(id)
     }
 
-    /// Seals what was read, unless something as new is there. That it cannot be kept is logged: the
-    /// volume has what it needs.
+    /// Seals what was read, unless something as new is there or it was forgotten since. That it
+    /// cannot be kept is logged: the volume has what it needs.
     pub(crate) async fn keep(&self, id: EntryId, record: RecordRef<'_>, read_at: Timestamp) {
-        if self.store.read_at(&id).is_some_and(|known| known >= read_at) {
+        if self.store.read_at(&id).is_some_and(|known| known >= read_at)
+            || self.forgotten.lock().get(&id).is_some_and(|forgotten| *forgotten >= read_at)
+        {
             return;
         }
         let Some(sealed) = self.seal(id, record, read_at) else {
             tracing::warn!("an entry of the sealed cache could not be sealed");
             return;
         };
+        if sealed.bytes.len() > LARGEST_CONTENT {
+            tracing::warn!(bytes = sealed.bytes.len(), "an entry is too large for the sealed cache");
+            return;
+        }
         if let Err(error) = self.store.put(id, sealed).await {
             tracing::warn!(%error, "an entry of the sealed cache could not be kept");
         }
@@ -185,6 +196,9 @@ impl StaleCache {
         // An entry of tomorrow is as wrong as one of last year.
         if age > max_age || age < -CLOCK_STEP {
             tracing::info!(%read_at, "an entry of the sealed cache is too old");
+            if age > LONGEST_LIFE {
+                self.store.remove(&id).await;
+            }
             return None;
         }
         let record = self.unseal(id, sealed);
@@ -195,8 +209,13 @@ impl StaleCache {
         Some(Entry { record: record?, read_at })
     }
 
-    /// Drops the entry of `id`.
-    pub(crate) async fn forget(&self, id: EntryId) {
+    /// Drops the entry of `id`, and what others have read before `now` and are about to keep.
+    pub(crate) async fn forget(&self, id: EntryId, now: Timestamp) {
+        {
+            let mut forgotten = self.forgotten.lock();
+            forgotten.retain(|_, at| now.duration_since(*at).abs() < REMEMBERED);
+            forgotten.insert(id, now);
+        }
         self.store.remove(&id).await;
     }
 
@@ -238,6 +257,8 @@ impl fmt::Debug for StaleCache {
 const KEY_LENGTH: usize = 32;
 /// The first bytes of every entry.
 const FORMAT: &[u8; 8] = b"lanyard1";
+/// For how long it is remembered that an entry was forgotten: longer than any read is under way.
+const REMEMBERED: SignedDuration = SignedDuration::from_mins(10);
 /// How far the wall clock may have been set back.
 const CLOCK_STEP: SignedDuration = SignedDuration::from_mins(5);
 

@@ -8,15 +8,14 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use jiff::Timestamp;
-use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
-use super::{NodeVaults, Outages, ReadOrder};
+use super::{NodeVaults, ReadOrder};
 use crate::error::VaultError;
 use crate::fetch::{ObjectReference, ObjectSource, VaultObject, fetch_object};
 use crate::reader::Reader;
 use crate::readers::OpenReader;
-use crate::shared::{Demand, Shared};
+use crate::shared::Demand;
 use crate::source::{ListedVersion, SecretSource};
 use crate::stale::{EntryId, Record, RecordRef, StaleCache};
 use crate::vault::KeyVault;
@@ -79,24 +78,15 @@ impl<'a> ClassRead<'a> {
         self.vaults.readers.vault(&self.open, &self.host, self.demand.priority)
     }
 
-    /// The same read, which also tells whether the vault is there.
-    fn watched<T: Send + 'static>(
+    /// A read of the vault, if there is a way to it.
+    fn asked<T: Send + 'static>(
         &self,
         read: impl FnOnce(KeyVault) -> BoxFuture<'static, Result<T, VaultError>>,
     ) -> BoxFuture<'static, Result<T, VaultError>> {
-        let vault = match self.vault() {
-            Ok(vault) => vault,
-            Err(error) => return ready(Err(error)).boxed(),
-        };
-        let (outages, host) = (Arc::clone(&self.vaults.outages), Arc::clone(&self.host));
-        let clock = Arc::clone(&self.vaults.clock);
-        let read = read(vault);
-        async move {
-            let outcome = read.await;
-            note_outage(&outages, &host, &clock, &outcome);
-            outcome
+        match self.vault() {
+            Ok(vault) => read(vault),
+            Err(error) => ready(Err(error)).boxed(),
         }
-        .boxed()
     }
 
     /// The sealed cache, if the class opts in.
@@ -104,10 +94,12 @@ impl<'a> ClassRead<'a> {
         Some((self.vaults.stale.as_ref()?, self.serve_stale?))
     }
 
-    async fn keep(&self, key: &ReadKey, part: Part, record: RecordRef<'_>, asked_at: Duration) {
+    /// The vault gave it: the outage is over, and it is kept for the next one.
+    async fn keep(&self, key: &ReadKey, part: Part, record: RecordRef<'_>, read_at: Timestamp) {
+        if self.vaults.outages.end(&self.reader, &self.host, read_at) {
+            tracing::info!(host = %self.host, "the vault is there again");
+        }
         if let Some((stale, _)) = self.stale() {
-            let age = self.vaults.clock.monotonic().saturating_sub(asked_at);
-            let read_at = self.vaults.clock.now().checked_sub(age).unwrap_or(Timestamp::MIN);
             stale.keep(entry_id(stale, key, part), record, read_at).await;
         }
     }
@@ -119,22 +111,27 @@ impl<'a> ClassRead<'a> {
         part: Part,
         error: Arc<VaultError>,
     ) -> Result<Record, Arc<VaultError>> {
+        let now = self.vaults.clock.now();
         if error.is_refusal()
             && let Some(stale) = &self.vaults.stale
         {
             // Nobody may read it any more, whatever happens to the vault later.
-            stale.forget(entry_id(stale, key, part)).await;
+            stale.forget(entry_id(stale, key, part), now).await;
         }
-        let Some((stale, max_age)) = self.stale().filter(|_| error.is_outage()) else {
+        if !error.is_outage() {
             return Err(error);
-        };
-        let now = self.vaults.clock.now();
+        }
+        let since = self.vaults.outages.meet(&self.reader, &self.host, now);
+        let Some((stale, max_age)) = self.stale() else { return Err(error) };
         let Some(entry) = stale.load(entry_id(stale, key, part), now, max_age).await else {
             return Err(error);
         };
-        let since = self.vaults.outages.since(&self.host).unwrap_or(now);
-        let (host, object) = (&self.host, &key.object);
-        tracing::warn!(%host, %object, read_at = %entry.read_at, %error, "served from the sealed cache");
+        let (host, object, read_at) = (&self.host, &key.object, entry.read_at);
+        if self.vaults.outages.help(&self.reader, host) {
+            tracing::warn!(%host, %object, %read_at, %error, "served from the sealed cache until the vault is there");
+        } else {
+            tracing::debug!(%host, %object, %read_at, %error, "served from the sealed cache");
+        }
         let mut stale_since = self.stale_since.lock();
         *stale_since = Some(stale_since.map_or(since, |other| other.min(since)));
         Ok(entry.record)
@@ -147,13 +144,14 @@ impl ObjectSource for ClassRead<'_> {
         let key = self.key(object);
         let wanted = object.clone();
         let fetch =
-            || self.watched(|vault| async move { fetch_object(&wanted, &vault).await }.boxed());
+            || self.asked(|vault| async move { fetch_object(&wanted, &vault).await }.boxed());
         let now = self.vaults.clock.now();
         let distance = |object: &VaultObject| object.attributes().distance_to_change(now);
         match self.vaults.objects.read(key.clone(), self.demand, distance, fetch).await {
-            Ok(Shared { value, asked_at }) => {
-                self.keep(&key, Part::Object, RecordRef::Object(&value), asked_at).await;
-                Ok(value)
+            Ok(read) => {
+                let record = RecordRef::Object(&read.value);
+                self.keep(&key, Part::Object, record, read.read_at()).await;
+                Ok(read.value)
             }
             Err(error) => match self.recover(&key, Part::Object, Arc::clone(&error)).await? {
                 Record::Object(object) => Ok(Arc::new(object)),
@@ -169,30 +167,18 @@ impl ObjectSource for ClassRead<'_> {
         let key = self.key(object);
         let (kind, name) = (object.kind, object.name.clone());
         let fetch =
-            || self.watched(|vault| async move { vault.fetch_versions(kind, &name).await }.boxed());
+            || self.asked(|vault| async move { vault.fetch_versions(kind, &name).await }.boxed());
         match self.vaults.lists.read(key.clone(), self.demand, |_| None, fetch).await {
-            Ok(Shared { value, asked_at }) => {
-                self.keep(&key, Part::Versions, RecordRef::Versions(&value), asked_at).await;
-                Ok(value)
+            Ok(read) => {
+                let record = RecordRef::Versions(&read.value);
+                self.keep(&key, Part::Versions, record, read.read_at()).await;
+                Ok(read.value)
             }
             Err(error) => match self.recover(&key, Part::Versions, Arc::clone(&error)).await? {
                 Record::Versions(versions) => Ok(Arc::new(versions)),
                 Record::Object(_) => Err(error),
             },
         }
-    }
-}
-
-fn note_outage<T>(
-    outages: &Outages,
-    host: &Arc<str>,
-    clock: &SharedClock,
-    outcome: &Result<T, VaultError>,
-) {
-    match outcome {
-        Ok(_) => outages.note(host, false, clock.now()),
-        Err(error) if error.is_outage() => outages.note(host, true, clock.now()),
-        Err(_) => {}
     }
 }
 

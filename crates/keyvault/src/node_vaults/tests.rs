@@ -95,6 +95,18 @@ impl Node {
         self.fetch(&ReadOrder { parameters: &parameters, pod, proofs, demand, serve_stale }).await
     }
 
+    /// The same where nobody is asked anew who may have been asked within `demand`.
+    async fn read_kept(
+        &self,
+        pod: &Pod,
+        proofs: &Proofs,
+        demand: Demand,
+    ) -> Result<VaultReading, NodeVaultError> {
+        let parameters = parameters(&["a"], WORKLOAD);
+        let serve_stale = Some(HOUR);
+        self.fetch(&ReadOrder { parameters: &parameters, pod, proofs, demand, serve_stale }).await
+    }
+
     fn workload(&self, namespace: &str, account: &str) -> (Pod, Proofs) {
         let expires = self.azure.clock().now() + 1.hour();
         let subject = format!("system:serviceaccount:{namespace}:{account}");
@@ -248,6 +260,10 @@ async fn an_outage_is_bridged_for_who_could_read_before_and_for_nobody_else() {
         assert!(text_of(&reading).ends_with("as system:serviceaccount:ns:sa"));
         let since = reading.stale_since.unwrap();
         assert!(since >= began && since <= node.azure.clock().now(), "{since}");
+        // It has one beginning, however often it is met.
+        node.azure.pass(Duration::from_mins(1)).await;
+        let again = node.read_stale(&pod, &newer, HOUR).await.unwrap();
+        assert_eq!(again.stale_since, Some(since));
         for (namespace, account) in [("ns", "other"), ("other", "sa")] {
             let (pod, proofs) = node.workload(namespace, account);
             let error = node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
@@ -290,6 +306,27 @@ async fn a_refusal_is_never_bridged_and_ends_what_was_kept() {
     node.azure.trouble(Part::Vaults, Some(Trouble::Status(503)));
     node.azure.pass(Duration::from_mins(1)).await;
     node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn what_was_refused_is_not_sealed_again_by_who_has_an_older_value_at_hand() {
+    for demand in [MOUNT, ROTATION] {
+        let node = Node::new();
+        node.azure.put("kv1", "a");
+        let (pod, proofs) = node.workload("ns", "sa");
+        let identity = format!("{CLIENT} of {TENANT} as system:serviceaccount:ns:sa");
+        node.read_stale(&pod, &proofs, HOUR).await.unwrap();
+        node.azure.pass(Duration::from_secs(5)).await;
+        node.azure.deny(&identity, 403);
+        let error = node.read_kept(&pod, &proofs, REFRESH).await.unwrap_err();
+        assert!(matches!(vault_error(&error), VaultError::Forbidden(_)), "{error}");
+        // What was read five seconds before is new enough for both.
+        node.azure.pass(Duration::from_secs(1)).await;
+        node.read_kept(&pod, &proofs, demand).await.unwrap_err();
+        node.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
+        node.azure.pass(Duration::from_mins(2)).await;
+        node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
+    }
 }
 
 #[tokio::test]
@@ -394,6 +431,15 @@ impl Who {
         node: &Node,
         demand: Demand,
     ) -> (Result<VaultReading, NodeVaultError>, String) {
+        node.azure.drive(self.ask(node, demand)).await
+    }
+
+    /// The same while somebody else moves the clock.
+    async fn ask(
+        &self,
+        node: &Node,
+        demand: Demand,
+    ) -> (Result<VaultReading, NodeVaultError>, String) {
         let (more, pod, proofs, identity): (Vec<(&str, &str)>, _, _, _) = match self {
             Self::Node { client: true } => {
                 let identity = format!("managed identity {CLIENT}");
@@ -422,7 +468,7 @@ impl Who {
         let serve_stale = Some(HOUR);
         let (pod, proofs) = (&pod, &proofs);
         let order = ReadOrder { parameters: &parameters, pod, proofs, demand, serve_stale };
-        (node.fetch(&order).await, identity)
+        (node.vaults.fetch(&order).await, identity)
     }
 }
 
@@ -454,6 +500,51 @@ proptest! {
                     }
                 } else {
                     prop_assert!(outage, "{outcome:?}");
+                }
+            }
+            Ok(())
+        })?;
+    }
+
+    #[test]
+    fn who_was_refused_is_never_served_again(
+        steps in prop::collection::vec(
+            (
+                prop::collection::vec((anybody(), demands()), 1..5),
+                6..30_u64,
+                prop::bool::weighted(0.3),
+                prop::option::weighted(0.3, 0..2_u8),
+            ),
+            1..16,
+        ),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let node = Node::new();
+            node.azure.put("kv1", "a");
+            let mut refused = BTreeSet::new();
+            for (readers, pause, outage, denied) in steps {
+                if let Some(account) = denied {
+                    let subject = format!("system:serviceaccount:n0:s{account}");
+                    node.azure.deny(format!("{CLIENT} of {TENANT} as {subject}"), 403);
+                }
+                node.azure.trouble(Part::Vaults, outage.then_some(Trouble::Status(500)));
+                node.azure.pass(Duration::from_secs(pause)).await;
+                // All at once.
+                let asking = readers.iter().map(|(who, demand)| who.ask(&node, *demand));
+                let outcomes = node.azure.drive(futures::future::join_all(asking)).await;
+                for (outcome, identity) in &outcomes {
+                    if let Ok(reading) = outcome {
+                        let text = text_of(reading);
+                        let suffix = format!(" for {identity}");
+                        prop_assert!(text.ends_with(&suffix), "{text} was given to {identity}");
+                        prop_assert!(!refused.contains(identity), "{identity} was refused before");
+                    }
+                }
+                for (outcome, identity) in outcomes {
+                    if outcome.is_err_and(|error| vault_error(&error).is_refusal()) {
+                        refused.insert(identity);
+                    }
                 }
             }
             Ok(())

@@ -1,10 +1,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use jiff::Timestamp;
+use azure_core::error::ErrorKind;
 use lanyard_clock::ManualClock;
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::error::VaultReply;
 
 /// Reads that are counted, and that end when they are let go.
 #[derive(Clone)]
@@ -13,7 +14,7 @@ struct World {
     reads: Arc<SharedReads<&'static str, usize>>,
     begun: Arc<AtomicUsize>,
     gate: Arc<Semaphore>,
-    fails: bool,
+    fails: Option<fn() -> VaultError>,
 }
 
 const KEEP: Duration = Duration::from_mins(2);
@@ -27,7 +28,7 @@ impl World {
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let reads = Arc::new(SharedReads::new(Arc::new(clock.clone()), KEEP));
         let gate = Arc::new(Semaphore::new(Semaphore::MAX_PERMITS));
-        Self { clock, reads, begun: Arc::default(), gate, fails: false }
+        Self { clock, reads, begun: Arc::default(), gate, fails: None }
     }
 
     /// Reads end only when [`Self::release`] says so.
@@ -49,7 +50,7 @@ impl World {
             Box::pin(async move {
                 let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
                 gate.acquire().await.unwrap().forget();
-                if fails { Err(VaultError::Malformed { problem: "planned" }) } else { Ok(number) }
+                fails.map_or(Ok(number), |error| Err(error()))
             })
         };
         let outcome = self.reads.read(key, demand, |_| None, fetch).await;
@@ -65,11 +66,31 @@ impl World {
         tokio::spawn(async move { world.read(key, demand).await })
     }
 
+    /// When the value that is told apart by `number` was asked for.
+    async fn read_at(&self, demand: Demand) -> Timestamp {
+        let fetch = || -> BoxFuture<'static, Result<usize, VaultError>> { Box::pin(async { Ok(0) }) };
+        self.reads.read("a", demand, |_| None, fetch).await.unwrap().read_at()
+    }
+
     async fn settle(&self) {
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
     }
+}
+
+fn malformed() -> VaultError {
+    VaultError::Malformed { problem: "planned" }
+}
+
+fn forbidden() -> VaultError {
+    let (code, inner_code, message) = (None, None, String::new());
+    VaultError::Forbidden(VaultReply { status: 403, code, inner_code, message })
+}
+
+fn without_token() -> VaultError {
+    let source = azure_core::Error::with_message(ErrorKind::Credential, "planned");
+    VaultError::Token { source }
 }
 
 #[tokio::test]
@@ -147,14 +168,14 @@ async fn a_read_outlives_who_asked_first() {
 #[tokio::test]
 async fn a_failure_answers_for_a_moment_and_never_for_a_refresh() {
     let mut world = World::new();
-    world.fails = true;
+    world.fails = Some(malformed);
     for _ in 0..3 {
         assert!(world.read("a", MOUNT).await.unwrap_err().ends_with("planned"));
     }
     assert_eq!(world.begun(), 1);
     world.read("a", REFRESH).await.unwrap_err();
     assert_eq!(world.begun(), 2);
-    world.fails = false;
+    world.fails = None;
     world.clock.advance(FAILURE_AGE + SECOND);
     assert_eq!(world.read("a", MOUNT).await.unwrap(), 3);
 }
@@ -176,9 +197,68 @@ async fn a_read_that_hangs_is_given_up_and_the_next_one_begins_anew() {
 async fn a_failure_leaves_a_value_that_is_new_enough() {
     let mut world = World::new();
     assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
-    world.fails = true;
+    world.fails = Some(malformed);
     world.read("a", REFRESH).await.unwrap_err();
     assert_eq!(world.read("a", ROTATION).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_refusal_ends_what_was_asked_for_before_it() {
+    let mut world = World::new();
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 1);
+    world.clock.advance(SECOND);
+    world.fails = Some(forbidden);
+    world.read("a", REFRESH).await.unwrap_err();
+    for demand in [MOUNT, ROTATION] {
+        world.read("a", demand).await.unwrap_err();
+    }
+    world.clock.advance(FAILURE_AGE + SECOND);
+    world.fails = None;
+    assert_eq!(world.read("a", ROTATION).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn a_read_that_is_late_does_not_undo_a_refusal() {
+    let world = World::gated();
+    let late = world.spawn("a", ROTATION);
+    world.settle().await;
+    world.clock.advance(SECOND);
+    let gate = Arc::new(Semaphore::new(1));
+    let refused = World { gate, fails: Some(forbidden), ..world.clone() };
+    refused.read("a", REFRESH).await.unwrap_err();
+    world.release(1);
+    // It had asked before.
+    assert_eq!(late.await.unwrap().unwrap(), 1);
+    assert_eq!(world.reads.held(), 0);
+}
+
+#[tokio::test]
+async fn a_failure_of_who_waits_last_does_not_answer_for_who_goes_first() {
+    let mut world = World::new();
+    world.fails = Some(malformed);
+    world.read("a", ROTATION).await.unwrap_err();
+    world.read("a", ROTATION).await.unwrap_err();
+    assert_eq!(world.begun(), 1);
+    world.fails = None;
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn that_one_had_no_token_is_not_told_to_another() {
+    let mut world = World::new();
+    world.fails = Some(without_token);
+    world.read("a", MOUNT).await.unwrap_err();
+    world.fails = None;
+    assert_eq!(world.read("a", MOUNT).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn everybody_who_takes_a_value_is_told_the_same_time() {
+    let world = World::new();
+    let first = world.read_at(MOUNT).await;
+    world.clock.advance(SECOND * 5);
+    assert_eq!(world.read_at(MOUNT).await, first);
+    assert_ne!(world.read_at(REFRESH).await, first);
 }
 
 #[tokio::test]

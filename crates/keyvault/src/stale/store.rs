@@ -30,7 +30,11 @@ pub(super) enum Store {
 
 /// The entries themselves.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Mutex<HashMap<EntryId, Sealed>>);
+pub(super) struct Memory {
+    entries: Mutex<HashMap<EntryId, Sealed>>,
+    /// How many entries were put in.
+    written: AtomicU32,
+}
 
 /// Entries in files, and when what this process knows of was read.
 #[derive(Debug)]
@@ -64,7 +68,7 @@ impl Store {
     /// When the entry was read, as far as is known without looking at the disk.
     pub(super) fn read_at(&self, id: &EntryId) -> Option<Timestamp> {
         match self {
-            Self::Memory(memory) => memory.0.lock().get(id).map(|sealed| sealed.read_at),
+            Self::Memory(memory) => memory.entries.lock().get(id).map(|sealed| sealed.read_at),
             Self::Disk(disk) => disk.known.lock().get(id).copied(),
         }
     }
@@ -72,7 +76,11 @@ impl Store {
     pub(super) async fn put(&self, id: EntryId, sealed: Sealed) -> io::Result<()> {
         match self {
             Self::Memory(memory) => {
-                let mut entries = memory.0.lock();
+                let mut entries = memory.entries.lock();
+                if is_clearing(&memory.written) {
+                    let oldest = oldest_of(sealed.read_at);
+                    entries.retain(|_, entry| entry.read_at >= oldest);
+                }
                 if entries.len() >= MOST_ENTRIES && !entries.contains_key(&id) {
                     drop_oldest(&mut entries, |sealed| sealed.read_at);
                 }
@@ -81,8 +89,7 @@ impl Store {
             }
             Self::Disk(disk) => {
                 let (path, read_at) = (disk.path(&id), sealed.read_at);
-                let count = disk.written.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-                let clear = count.is_multiple_of(CLEARING).then(|| disk.directory.clone());
+                let clear = is_clearing(&disk.written).then(|| disk.directory.clone());
                 blocking(move || {
                     write_file(&path, &sealed)?;
                     clear.map_or(Ok(()), |directory| clear_old(&directory, read_at))
@@ -104,7 +111,7 @@ impl Store {
 
     pub(super) async fn load(&self, id: &EntryId) -> Option<Sealed> {
         match self {
-            Self::Memory(memory) => memory.0.lock().get(id).cloned(),
+            Self::Memory(memory) => memory.entries.lock().get(id).cloned(),
             Self::Disk(disk) => {
                 let path = disk.path(id);
                 match blocking(move || read_file(&path)).await {
@@ -122,7 +129,7 @@ impl Store {
 
     pub(super) async fn remove(&self, id: &EntryId) {
         match self {
-            Self::Memory(memory) => drop(memory.0.lock().remove(id)),
+            Self::Memory(memory) => drop(memory.entries.lock().remove(id)),
             Self::Disk(disk) => {
                 disk.known.lock().remove(id);
                 if let Err(error) = disk.remove(id).await {
@@ -165,9 +172,21 @@ pub(super) fn load_key(path: &Path) -> Result<Zeroizing<[u8; KEY_LENGTH]>, Stale
 /// For how many seconds a file may be half written.
 const PARTLY_LIFE: i64 = 600;
 
-/// Removes entries that are older than anybody may ask for, and what a crash left half written.
+/// Whether it is time to look for what is too old.
+fn is_clearing(written: &AtomicU32) -> bool {
+    written.fetch_add(1, Ordering::Relaxed).wrapping_add(1).is_multiple_of(CLEARING)
+}
+
+/// When the oldest entry was read that somebody may ask for.
+fn oldest_of(now: Timestamp) -> Timestamp {
+    now.saturating_sub(LONGEST_LIFE).unwrap_or(Timestamp::MIN)
+}
+
+/// Removes entries that are older than anybody may ask for or more than are kept, as those of
+/// earlier processes may be, and what a crash left half written.
 fn clear_old(directory: &Path, now: Timestamp) -> io::Result<()> {
-    let oldest = now.saturating_sub(LONGEST_LIFE).unwrap_or(Timestamp::MIN);
+    let oldest = oldest_of(now);
+    let mut entries = Vec::new();
     for file in fs::read_dir(directory)? {
         let file = file?;
         let name = file.file_name();
@@ -180,7 +199,14 @@ fn clear_old(directory: &Path, now: Timestamp) -> io::Result<()> {
         let changed = file.metadata().map_or(i64::MAX, |metadata| metadata.mtime());
         if (is_entry || is_partly) && changed < limit {
             fs::remove_file(file.path())?;
+        } else if is_entry {
+            entries.push((changed, file.path()));
         }
+    }
+    entries.sort_unstable();
+    let surplus = entries.len().saturating_sub(MOST_ENTRIES);
+    for (_, path) in entries.into_iter().take(surplus) {
+        fs::remove_file(path)?;
     }
     Ok(())
 }
@@ -247,6 +273,8 @@ const MOST_ENTRIES: usize = 2_048;
 const CLEARING: u32 = 256;
 /// Twice the largest secret, and what is told about it.
 const LARGEST_ENTRY: u64 = 128 * 1024;
+/// The most that can be sealed so that the entry is no larger.
+pub(super) const LARGEST_CONTENT: usize = 128 * 1024 - FORMAT.len() - 8 - NONCE_LEN;
 /// Longer than base64 of a key.
 const LONGEST_KEY_FILE: usize = 160;
 /// No class may ask for older entries.

@@ -124,8 +124,50 @@ async fn a_newer_entry_replaces_an_older_one_and_not_the_other_way_round() {
         cache.keep(id, RecordRef::Object(&secret(text)), read_at).await;
     }
     assert_eq!(value(&cache, id, now(), HOUR).await.unwrap(), "two");
-    cache.forget(id).await;
+    cache.forget(id, now() + 90.seconds()).await;
     assert_eq!(value(&cache, id, now(), HOUR).await, None);
+}
+
+#[tokio::test]
+async fn what_was_read_before_it_was_forgotten_does_not_come_back() {
+    let cache = StaleCache::in_memory().unwrap();
+    let id = cache.entry_id(&fields(&["a"]));
+    cache.keep(id, RecordRef::Object(&secret("one")), now()).await;
+    cache.forget(id, now() + 60.seconds()).await;
+    // Somebody had it in hand.
+    cache.keep(id, RecordRef::Object(&secret("one")), now() + 30.seconds()).await;
+    assert_eq!(value(&cache, id, now() + 61.seconds(), HOUR).await, None);
+    cache.keep(id, RecordRef::Object(&secret("two")), now() + 61.seconds()).await;
+    assert_eq!(value(&cache, id, now() + 61.seconds(), HOUR).await.unwrap(), "two");
+}
+
+#[tokio::test]
+async fn what_nobody_may_ask_for_any_more_is_dropped() {
+    let cache = StaleCache::in_memory().unwrap();
+    let id = cache.entry_id(&fields(&["a"]));
+    cache.keep(id, RecordRef::Object(&secret("x")), now()).await;
+    assert_eq!(value(&cache, id, now() + (24 * 8).hours(), HOUR).await, None);
+    assert_eq!(cache.store.read_at(&id), None);
+    // Without anybody asking for it.
+    cache.keep(id, RecordRef::Object(&secret("x")), now()).await;
+    for number in 0..256 {
+        let other = cache.entry_id(&fields(&["b", &number.to_string()]));
+        let read_at = now() + (24 * 8).hours();
+        cache.keep(other, RecordRef::Object(&secret("x")), read_at).await;
+    }
+    assert_eq!(cache.store.read_at(&id), None);
+}
+
+#[tokio::test]
+async fn what_could_not_be_read_again_is_not_kept() {
+    let disk = Disk::new();
+    for cache in [disk.open().unwrap(), StaleCache::in_memory().unwrap()] {
+        let id = cache.entry_id(&fields(&["a"]));
+        let large = "x".repeat(LARGEST_CONTENT);
+        cache.keep(id, RecordRef::Object(&secret(&large)), now()).await;
+        assert_eq!(cache.store.read_at(&id), None);
+    }
+    assert_eq!(fs::read_dir(disk.entries()).unwrap().count(), 0);
 }
 
 #[tokio::test]
@@ -161,7 +203,7 @@ async fn a_file_that_was_touched_is_dropped() {
         content[index] ^= 1;
         fs::write(&file, content).unwrap();
         assert_eq!(value(&cache, id, now(), Duration::from_hours(24)).await, None, "{index}");
-        cache.forget(id).await;
+        cache.forget(id, now()).await;
         assert_eq!(fs::read_dir(disk.entries()).unwrap().count(), 0, "{index}");
     }
 }
