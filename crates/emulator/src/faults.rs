@@ -130,7 +130,7 @@ pub(crate) enum Effect {
     },
 }
 
-/// What the first matching rule does with a request.
+/// What the first rule that hits a request does with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hit {
     /// The name of the rule.
@@ -163,7 +163,9 @@ impl Faults {
         self.rules.is_empty()
     }
 
-    /// The hit on a request, if a rule has one left. It is counted.
+    /// The hit on a request, if a rule has one left. It is counted. Rules are asked in their order,
+    /// and the first that hits decides: one that lets the request pass, as a limit that is not
+    /// reached, leaves it to the next.
     pub(crate) fn strike(
         &mut self,
         service: Service,
@@ -173,30 +175,41 @@ impl Faults {
         if service == Service::Control {
             return None;
         }
-        let matching = |rule: &&mut FaultRule| rule.lasts_at(now) && rule.matches(service, request);
-        let rule = self.rules.iter_mut().find(matching)?;
-        if rule.beyond.as_mut().is_some_and(|rate| !rate.exceeds(now)) {
-            return None;
-        }
-        if rule.after > 0 {
-            rule.after -= 1;
-            return None;
-        }
-        if let Some(left) = &mut rule.times {
-            *left -= 1;
-        }
+        let rule = self.rules.iter_mut().find_map(|rule| {
+            let is_hit = rule.lasts_at(now) && rule.matches(service, request) && rule.hits(now);
+            is_hit.then_some(rule)
+        })?;
         Some(Hit { rule: rule.name.clone(), effect: rule.effect.clone() })
     }
 }
 
 impl FaultRule {
-    /// The rule with its end, if it has a length.
-    pub(crate) fn beginning(mut self, now: Timestamp) -> Self {
-        if let Some(seconds) = self.seconds.take() {
-            let length = SignedDuration::from_secs(i64::from(seconds));
-            self.until = self.from.unwrap_or(now).checked_add(length).ok();
+    /// The rule with its end, if it has a length; what is wrong with it, if it has two ends or one
+    /// beyond all times.
+    pub(crate) fn beginning(mut self, now: Timestamp) -> Result<Self, &'static str> {
+        let Some(seconds) = self.seconds.take() else { return Ok(self) };
+        if self.until.is_some() {
+            return Err("A rule ends by `seconds` or by `until`, not by both.");
         }
-        self
+        let length = SignedDuration::from_secs(i64::from(seconds));
+        let until = self.from.unwrap_or(now).checked_add(length);
+        self.until = Some(until.or(Err("The rule would end beyond all times."))?);
+        Ok(self)
+    }
+
+    /// Counts a request that matches. Whether it is hit.
+    fn hits(&mut self, now: Timestamp) -> bool {
+        if self.beyond.as_mut().is_some_and(|rate| !rate.exceeds(now)) {
+            return false;
+        }
+        if self.after > 0 {
+            self.after -= 1;
+            return false;
+        }
+        if let Some(left) = &mut self.times {
+            *left -= 1;
+        }
+        true
     }
 
     fn lasts_at(&self, now: Timestamp) -> bool {
@@ -313,10 +326,17 @@ mod tests {
     }
 
     fn strikes(rule: &serde_json::Value, at: &[i64]) -> Vec<bool> {
+        struck(std::slice::from_ref(rule), at).iter().map(Option::is_some).collect()
+    }
+
+    /// The names of the rules that hit requests at these seconds.
+    fn struck(rules: &[serde_json::Value], at: &[i64]) -> Vec<Option<String>> {
         let epoch = crate::testing::epoch();
-        let rule: FaultRule = serde_json::from_value(rule.clone()).unwrap();
         let mut faults = Faults::default();
-        faults.insert(rule.beginning(epoch));
+        for rule in rules {
+            let rule: FaultRule = serde_json::from_value(rule.clone()).unwrap();
+            faults.insert(rule.beginning(epoch).unwrap());
+        }
         let request = Request {
             method: http::Method::GET,
             scheme: crate::request::Scheme::Https,
@@ -328,7 +348,41 @@ mod tests {
         };
         let later = |seconds: &i64| epoch + SignedDuration::from_secs(*seconds);
         let hits = at.iter().map(|at| faults.strike(Service::KeyVault, &request, later(at)));
-        hits.map(|hit| hit.is_some()).collect()
+        hits.map(|hit| hit.map(|hit| hit.rule)).collect()
+    }
+
+    #[test]
+    fn a_limit_that_is_not_reached_leaves_the_request_to_the_next_rule() {
+        let limit = serde_json::json!({
+            "name": "limit", "beyond": { "requests": 2, "seconds": 10 },
+            "effect": { "type": "throttle", "retry_after": 5 },
+        });
+        let outage = serde_json::json!({
+            "name": "outage", "seconds": 5, "effect": { "type": "status", "status": 503 },
+        });
+        let [limited, out] = ["limit", "outage"].map(|name| Some(name.to_owned()));
+        let hits = struck(&[limit.clone(), outage.clone()], &[0, 1, 2, 9, 10]);
+        assert_eq!(hits, [out.clone(), out.clone(), limited.clone(), limited.clone(), None]);
+        // What an outage hits does not come to the limit behind it.
+        let hits = struck(&[outage, limit], &[0, 1, 2, 9, 10, 11]);
+        assert_eq!(hits, [out.clone(), out.clone(), out, None, None, limited]);
+    }
+
+    #[test]
+    fn a_rule_with_two_ends_or_none_that_can_be_told_is_refused() {
+        let effect = serde_json::json!({ "type": "reset" });
+        for ends in [
+            serde_json::json!({ "until": "2026-11-21T13:00:00Z" }),
+            serde_json::json!({ "from": "9999-12-30T00:00:00Z" }),
+        ] {
+            let mut rule =
+                serde_json::json!({ "name": "r", "seconds": u32::MAX, "effect": effect });
+            for (key, value) in ends.as_object().unwrap() {
+                rule[key] = value.clone();
+            }
+            let rule: FaultRule = serde_json::from_value(rule).unwrap();
+            rule.beginning(crate::testing::epoch()).unwrap_err();
+        }
     }
 
     #[test]

@@ -259,7 +259,9 @@ fn add_fault(call: &mut Call<'_>) -> Result<Reply, Reply> {
             "No fault touches the control API.",
         ));
     }
-    let rule = rule.beginning(call.now);
+    let rule = rule
+        .beginning(call.now)
+        .map_err(|problem| refused(StatusCode::BAD_REQUEST, "FaultInvalid", problem))?;
     call.world_mut().faults.insert(rule.clone());
     Ok(Reply::json(StatusCode::CREATED, &rule))
 }
