@@ -205,6 +205,9 @@ impl FederatedIdentity {
 trait TokenOrigin: std::fmt::Debug + Send + Sync + 'static {
     /// The token as it is now; `transport` knows the time.
     async fn load(&self, transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError>;
+
+    /// Entra did not accept the token.
+    fn note_refused(&self, _token: &Arc<FederatedToken>) {}
 }
 
 #[derive(Debug)]
@@ -224,11 +227,15 @@ impl<O: TokenOrigin> TokenSource for FederatedSource<O> {
         let mut token = self.origin.load(&self.transport).await?;
         let mut outcome = self.exchange(&token, key).await;
         if is_refused(&outcome) {
+            self.origin.note_refused(&token);
             // It may have rotated between our reading and Entra's.
             let again = self.origin.load(&self.transport).await?;
             if !again.is_same(&token) {
                 token = again;
                 outcome = self.exchange(&token, key).await;
+                if is_refused(&outcome) {
+                    self.origin.note_refused(&token);
+                }
             }
         }
         if outcome.is_ok() {

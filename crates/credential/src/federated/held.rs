@@ -1,10 +1,12 @@
 //! The credential of a token that the program holds on somebody's behalf.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use parking_lot::Mutex;
 
 use super::token_file::FederatedToken;
 use super::{FederatedSource, TokenOrigin};
@@ -37,23 +39,36 @@ impl HeldTokenCredential {
         token: &[u8],
         transport: &TokenTransport,
     ) -> Result<Arc<Self>, TokenError> {
-        let held = HeldToken(ArcSwap::from(parse(token)?));
+        let held = HeldToken { token: ArcSwap::from(parse(token)?), refused: Mutex::default() };
         let source = FederatedSource::new(held, tenant, client, authority, transport);
         Ok(Arc::new(Self { engine: TokenEngine::new(source, transport) }))
     }
 
-    /// Takes `token` in the place of the one that is held, unless that one lives longer. Failures
-    /// that are remembered are forgotten then: the older token may have caused them.
+    /// Takes `token` in the place of the one that is held, unless that one lives longer. One that
+    /// Entra has refused gives way to any other, however long it lives, and does not come back as
+    /// long as there is another: the issuer's keys may have changed, or somebody may have brought
+    /// what is no token of his. Failures that are remembered are forgotten then: the older token may
+    /// have caused them.
     ///
     /// # Errors
     ///
     /// [`TokenError::HeldToken`] if the bytes are no JWT; the older token stays.
     pub fn replace_token(&self, token: &[u8]) -> Result<(), TokenError> {
         let token = parse(token)?;
-        let held = &self.engine.source().origin.0;
-        if token.expires() > held.load().expires() {
-            held.store(token);
-            self.engine.forget_failures();
+        let origin = &self.engine.source().origin;
+        let held = origin.token.load_full();
+        let is_refused = origin.has_refused(&token);
+        let is_better = if origin.has_refused(&held) {
+            !token.is_same(&held)
+        } else {
+            !is_refused && token.expires() > held.expires()
+        };
+        if is_better {
+            origin.token.store(token);
+            // One that has failed before says nothing new.
+            if !is_refused {
+                self.engine.forget_failures();
+            }
         }
         Ok(())
     }
@@ -76,12 +91,22 @@ impl TokenCredential for HeldTokenCredential {
 }
 
 #[derive(Debug)]
-struct HeldToken(ArcSwap<FederatedToken>);
+struct HeldToken {
+    token: ArcSwap<FederatedToken>,
+    /// What Entra has refused lately, the latest last.
+    refused: Mutex<VecDeque<Arc<FederatedToken>>>,
+}
+
+impl HeldToken {
+    fn has_refused(&self, token: &FederatedToken) -> bool {
+        self.refused.lock().iter().any(|refused| refused.is_same(token))
+    }
+}
 
 #[async_trait]
 impl TokenOrigin for HeldToken {
     async fn load(&self, transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError> {
-        let token = self.0.load_full();
+        let token = self.token.load_full();
         match token.expires() {
             Some(expired) if expired <= transport.clock().now() => {
                 Err(TokenError::HeldTokenExpired { expired })
@@ -89,7 +114,21 @@ impl TokenOrigin for HeldToken {
             _ => Ok(token),
         }
     }
+
+    fn note_refused(&self, token: &Arc<FederatedToken>) {
+        if self.has_refused(token) {
+            return;
+        }
+        let mut refused = self.refused.lock();
+        if refused.len() >= MOST_REFUSED {
+            refused.pop_front();
+        }
+        refused.push_back(Arc::clone(token));
+    }
 }
+
+/// How many refused tokens are remembered: those of some pods that bring old ones.
+const MOST_REFUSED: usize = 8;
 
 fn parse(token: &[u8]) -> Result<Arc<FederatedToken>, TokenError> {
     FederatedToken::parse(token).map(Arc::new).map_err(|problem| TokenError::HeldToken { problem })
@@ -149,6 +188,28 @@ mod tests {
         credential.replace_token(jwt(NOW + 60).as_bytes()).unwrap();
         get(&bench, &credential).await.unwrap();
         assert_eq!(bench.script.seen(0).field("client_assertion").unwrap(), jwt(NOW + 3_600));
+    }
+
+    #[tokio::test]
+    async fn a_token_that_entra_refused_gives_way_to_any_other_and_does_not_come_back() {
+        let old = jwt(NOW + 86_400);
+        let bench = {
+            let old = old.clone();
+            Bench::new(move |seen, _| match seen.field("client_assertion") {
+                Some(token) if token == old => Reply::refusal("invalid_client", 700_024),
+                _ => Reply::token("t", 60),
+            })
+        };
+        let credential = credential(&bench, &old);
+        get(&bench, &credential).await.unwrap_err();
+        credential.replace_token(jwt(NOW + 3_600).as_bytes()).unwrap();
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+        // A pod that still has it.
+        credential.replace_token(old.as_bytes()).unwrap();
+        bench.clock.advance(Duration::from_mins(5));
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+        let asked = bench.script.requests();
+        assert_eq!(bench.script.seen(asked - 1).field("client_assertion").unwrap(), jwt(NOW + 3_600));
     }
 
     #[tokio::test]
