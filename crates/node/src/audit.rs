@@ -6,8 +6,8 @@
 //! or at least the newest hash, to another place.
 //!
 //! - A pod's republish that finds the same version again adds nothing: one line for each pod,
-//!   object, version and decision. What is remembered for this is bounded, so a line may come
-//!   twice, never too few times.
+//!   object, version and decision. What is remembered for this is bounded, and what is lost is not
+//!   remembered, so a line may come twice, never too few times.
 //! - A file that was renamed by a rotation is left, and a new one is begun; the chain goes on in it.
 //! - A line that cannot be written waits for the next one, up to [`WAITING_LINES`]; what is lost
 //!   beyond that is counted in the trail. Reads do not wait for the trail and do not fail with it.
@@ -82,7 +82,8 @@ pub struct AuditTrail(Option<Arc<Shared>>);
 #[derive(Debug)]
 struct Shared {
     clock: SharedClock,
-    recent: Mutex<Recent>,
+    /// What is written, or will be.
+    recent: Arc<Mutex<Recent>>,
     queue: Option<SyncSender<Message>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     /// How many events found the queue full since the last one that did not.
@@ -110,13 +111,14 @@ impl AuditTrail {
         clock: SharedClock,
     ) -> Result<Self, std::io::Error> {
         let (queue, messages): (_, Receiver<Message>) = sync_channel(WAITING_LINES);
-        let mut writer = Writer::new(output, chain);
+        let recent = Arc::default();
+        let mut writer = Writer::new(output, chain, Arc::clone(&recent));
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run(&messages))?;
         let trail = Self(Some(Arc::new(Shared {
             clock,
-            recent: Mutex::default(),
+            recent,
             queue: Some(queue),
             writer: Mutex::new(Some(thread)),
             overflown: Mutex::new(0),
@@ -158,7 +160,11 @@ impl Shared {
         };
         match queue.try_send(message) {
             Ok(()) => *overflown = 0,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+            Err(TrySendError::Full(lost) | TrySendError::Disconnected(lost)) => {
+                if let Message::Event { event, .. } = lost {
+                    // It is new again when it comes again.
+                    self.recent.lock().remove(&event);
+                }
                 if *overflown == 0 {
                     tracing::error!("the audit trail cannot keep up; events are being lost");
                 }

@@ -19,6 +19,14 @@ pub(super) struct Recent {
 }
 
 impl Recent {
+    /// Forgets an event that was not written. Its place in the order stays, and makes it forgotten
+    /// early should it come again, which is harmless too.
+    pub(super) fn remove(&mut self, event: &AuditEvent) {
+        if let Some(key) = key(event) {
+            self.known.remove(&key);
+        }
+    }
+
     /// Whether the event was not known yet; it is now.
     pub(super) fn insert(&mut self, event: &AuditEvent) -> bool {
         let Some(key) = key(event) else { return true };

@@ -152,7 +152,8 @@ impl LineOutput for Disk {
 #[test]
 fn lines_wait_for_a_full_disk_and_what_is_lost_is_counted() {
     let disk = Disk::default();
-    let mut writer = Writer::new(Box::new(disk.clone()), Chain::default());
+    let recent = Arc::default();
+    let mut writer = Writer::new(Box::new(disk.clone()), Chain::default(), recent);
     let time = "2026-11-21T12:00:00Z".parse().unwrap();
     disk.0.lock().0 = true;
     for number in 0..WAITING_LINES + 3 {
@@ -168,6 +169,42 @@ fn lines_wait_for_a_full_disk_and_what_is_lost_is_counted() {
     let lines = disk.0.lock().1.clone();
     assert_eq!(verified(&lines).unwrap().lines, u64::try_from(WAITING_LINES).unwrap() + 2);
     assert!(lines[WAITING_LINES].contains("\"event\":\"lost\",\"count\":5"));
+}
+
+#[test]
+fn what_was_lost_is_recorded_when_it_comes_again() {
+    let disk = Disk::default();
+    let trail = AuditTrail::over(Box::new(disk.clone()), Chain::default(), clock()).unwrap();
+    trail.flush();
+    disk.0.lock().0 = true;
+    // Room for the lines that wait and for those in the queue, and then some.
+    let number_of_reads = 2 * WAITING_LINES + 100;
+    for number in 0..number_of_reads {
+        assert!(trail.record(read(&format!("secret/{number}"))));
+    }
+    trail.flush();
+    disk.0.lock().0 = false;
+    trail.flush();
+    // The next look at the same volumes.
+    for number in 0..number_of_reads {
+        trail.record(read(&format!("secret/{number}")));
+        if number % 1_000 == 0 {
+            trail.flush();
+        }
+    }
+    trail.flush();
+    let lines = disk.0.lock().1.clone();
+    assert!(verified(&lines).is_ok());
+    assert!(lines.iter().any(|line| line.contains("\"event\":\"lost\"")));
+    let mut counts = std::collections::BTreeMap::new();
+    for line in &lines {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        if let Some(object) = line["object"].as_str() {
+            *counts.entry(object.to_owned()).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(counts.len(), number_of_reads);
+    assert!(counts.values().all(|count| *count == 1));
 }
 
 #[test]

@@ -1,15 +1,18 @@
 //! The thread that writes.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::audit::WAITING_LINES;
 use crate::audit::chain::Chain;
 use crate::audit::event::AuditEvent;
 use crate::audit::output::LineOutput;
+use crate::audit::recent::Recent;
 
 /// How long lines that could not be written wait when no other comes.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -38,11 +41,17 @@ pub(super) struct Writer {
     waiting: VecDeque<String>,
     lost: u64,
     is_failing: bool,
+    /// What is lost is not remembered there.
+    recent: Arc<Mutex<Recent>>,
 }
 
 impl Writer {
-    pub(super) fn new(output: Box<dyn LineOutput>, chain: Chain) -> Self {
-        Self { output, chain, waiting: VecDeque::new(), lost: 0, is_failing: false }
+    pub(super) fn new(
+        output: Box<dyn LineOutput>,
+        chain: Chain,
+        recent: Arc<Mutex<Recent>>,
+    ) -> Self {
+        Self { output, chain, waiting: VecDeque::new(), lost: 0, is_failing: false, recent }
     }
 
     /// Writes until nobody is left who could add something.
@@ -75,6 +84,7 @@ impl Writer {
         self.lost += lost_before;
         if self.waiting.len() >= WAITING_LINES {
             self.lost += 1;
+            self.recent.lock().remove(&event);
             return;
         }
         if self.lost > 0 {
