@@ -48,8 +48,9 @@ const ATTEMPTS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long a call may take in all. The kubelet gives up after two minutes, and should be told why.
-const DEADLINE: Duration = Duration::from_secs(110);
+/// How long a call may take in all. Less than the publisher waits for a filling (100 s), so that
+/// whoever looks is told which provider it was.
+const DEADLINE: Duration = Duration::from_secs(90);
 /// How long a health check may take.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
 
