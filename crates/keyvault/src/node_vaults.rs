@@ -65,8 +65,9 @@ pub struct ReadOrder<'a> {
     pub proofs: &'a Proofs,
     /// How new it has to be, and who waits.
     pub demand: Demand,
-    /// The greatest age of what is served from the sealed cache while the vault is not there;
-    /// nothing where the class does not opt in.
+    /// The greatest age of what is served from the sealed cache while the vault is not there, to
+    /// those who cannot begin without it ([`Priority::High`](lanyard_azure::Priority)); nothing
+    /// where the class does not opt in. What is read for those who opt in is kept, whoever waits.
     pub serve_stale: Option<Duration>,
 }
 

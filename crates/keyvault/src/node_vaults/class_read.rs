@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::{BoxFuture, ready};
 use jiff::Timestamp;
+use lanyard_azure::Priority;
 use parking_lot::Mutex;
 
 use super::{NodeVaults, ReadOrder};
@@ -122,7 +123,12 @@ impl<'a> ClassRead<'a> {
             return Err(error);
         }
         let since = self.vaults.outages.meet(&self.reader, &self.host, now);
-        let Some((stale, max_age)) = self.stale() else { return Err(error) };
+        // Whoever does not wait for a pod to start has what is mounted, which is as good: what is
+        // sealed may be older, and never takes its place.
+        let is_starting = self.demand.priority == Priority::High;
+        let Some((stale, max_age)) = self.stale().filter(|_| is_starting) else {
+            return Err(error);
+        };
         let Some(entry) = stale.load(entry_id(stale, key, part), now, max_age).await else {
             return Err(error);
         };

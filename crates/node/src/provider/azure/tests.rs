@@ -195,12 +195,36 @@ async fn an_outage_is_bridged_where_the_class_opts_in() {
     let filling = world.fill(Urgency::Mount).await.unwrap();
     assert!(filling.stale_since.is_some());
     assert_eq!(filling.files.len(), 2);
+    // What is mounted is as good as what was sealed, or newer.
+    for urgency in [Urgency::Rotation, Urgency::Refresh] {
+        let refusal = world.fill(urgency).await.unwrap_err();
+        assert_eq!(refusal.code, OutcomeCode::VaultUnavailable, "{urgency:?}");
+    }
     world.class.metadata.annotations = None;
     let refusal = world.fill(Urgency::Mount).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::VaultUnavailable);
     world.annotate("lanyard.dev/serve-stale", "always");
     let refusal = world.fill(Urgency::Mount).await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::SecretProviderClassInvalid);
+}
+
+#[tokio::test]
+async fn what_a_rotation_reads_is_kept_for_the_pods_that_start_later() {
+    let mut world = World::new(WORKLOAD);
+    world.annotate("lanyard.dev/serve-stale", "4h");
+    world.fill(Urgency::Mount).await.unwrap();
+    world.azure.pass(Duration::from_mins(10)).await;
+    for name in ["a", "b"] {
+        world.azure.put_value("kv1", name, format!("newer {name}"));
+    }
+    world.fill(Urgency::Rotation).await.unwrap();
+    world.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
+    world.azure.pass(Duration::from_mins(10)).await;
+    let filling = world.fill(Urgency::Mount).await.unwrap();
+    assert!(filling.stale_since.is_some());
+    for file in &filling.files {
+        assert!(file.content.expose().starts_with(b"newer "), "{:?}", file.path);
+    }
 }
 
 #[tokio::test]
