@@ -55,8 +55,9 @@ impl Pace {
     }
 
     /// The host asked to be left alone: nobody asks it before `now + pause`, and then no burst
-    /// comes, for all who wait would be one.
+    /// comes, for all who wait would be one. No pause is longer than [`LONGEST_COOL_DOWN`].
     pub(crate) fn cool(&mut self, now: Duration, pause: Duration, rate: Rate) {
+        let pause = pause.min(LONGEST_COOL_DOWN);
         self.cool_until = self.cool_until.max(now.saturating_add(pause));
         let drained = self.cool_until.saturating_add(rate.tolerance());
         self.full_at = self.full_at.max(drained);
@@ -86,7 +87,15 @@ impl Pace {
     pub(crate) fn cooling(&self, now: Duration) -> Duration {
         self.cool_until.saturating_sub(now)
     }
+
+    /// Whether it is the host that wants fewer requests: it said so, and has taken none since.
+    pub(crate) fn is_throttled(&self, now: Duration) -> bool {
+        self.throttles > 0 || !self.cooling(now).is_zero()
+    }
 }
+
+/// The longest cool-down that is believed: a misread header must not stop a node for days.
+pub(crate) const LONGEST_COOL_DOWN: Duration = Duration::from_mins(10);
 
 /// The first pause of a host that throttles and does not say for how long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -138,6 +147,14 @@ mod tests {
         pace.cool(millis(1_000), millis(100), RATE);
         assert_eq!(pace.ready_in(millis(2_000), RATE), millis(3_000));
         assert_eq!(pace.cooling(millis(6_000)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_misread_header_does_not_stop_a_node_for_days() {
+        let mut pace = Pace::default();
+        pace.throttle(millis(0), Some(Duration::from_secs(u64::MAX)), RATE);
+        assert_eq!(pace.cooling(millis(0)), LONGEST_COOL_DOWN);
+        assert_eq!(pace.ready_in(LONGEST_COOL_DOWN, RATE), Duration::ZERO);
     }
 
     #[test]

@@ -16,8 +16,8 @@ use lanyard_credential::reply::retry_after;
 use parking_lot::Mutex;
 use tracing::{debug, warn};
 
-use crate::breaker::BreakerPolicy;
-use crate::pace::Rate;
+use crate::breaker::{BreakerPolicy, Probe};
+use crate::pace::{LONGEST_COOL_DOWN, Rate};
 use crate::retry::{RetryPolicy, Try};
 use crate::turns::{Host, Place, Priority, Step};
 
@@ -39,8 +39,10 @@ pub struct CoolingError {
 /// Why a host is left alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CoolingCause {
-    /// It asked for it, or as much is asked of it already as is decent.
+    /// It asked for it.
     Throttled,
+    /// It did not ask for it: as many of our own requests wait for it as may go out meanwhile.
+    Busy,
     /// It failed again and again.
     Outage,
 }
@@ -49,6 +51,7 @@ impl fmt::Display for CoolingCause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Throttled => "asked to be left alone",
+            Self::Busy => "is asked as fast as it may be, and all turns are taken",
             Self::Outage => "failed again and again and is left alone",
         })
     }
@@ -95,7 +98,8 @@ impl PacedClient {
         Self { priority, ..self.clone() }
     }
 
-    async fn wait_for_turn(&self, host: &str) -> Result<(), CoolingError> {
+    /// Waits until a request may go; it may have to be the breaker's probe.
+    async fn wait_for_turn(&self, host: &str) -> Result<Option<Probe>, CoolingError> {
         let began = self.clock.monotonic();
         let patience = self.manners.retry.cap;
         let (place, bell) = self.host(host, |known| known.join(self.priority));
@@ -105,17 +109,20 @@ impl PacedClient {
         loop {
             let now = self.clock.monotonic();
             let left = patience.saturating_sub(now.saturating_sub(began));
-            let (step, estimate) = self.host(host, |known| {
+            let (step, estimate, because) = self.host(host, |known| {
                 let step = known.step(place, now, self.manners.rate);
-                (step, known.estimate(place, now, self.manners.rate))
+                let is_throttled = known.pace.is_throttled(now);
+                let because =
+                    if is_throttled { CoolingCause::Throttled } else { CoolingCause::Busy };
+                (step, known.estimate(place, now, self.manners.rate), because)
             });
             let pause = match step {
                 // The place is gone already; leaving it again rings for the next.
-                Step::Go => return Ok(()),
+                Step::Go(probe) => return Ok(probe),
                 Step::Outage(pause) => return Err(refuse(CoolingCause::Outage, pause)),
                 // Whoever passes makes it longer, which is seen by asking again.
                 Step::Wait(_) | Step::Queue if estimate > left => {
-                    return Err(refuse(CoolingCause::Throttled, estimate));
+                    return Err(refuse(because, estimate));
                 }
                 Step::Wait(pause) => pause,
                 Step::Queue => left,
@@ -129,8 +136,14 @@ impl PacedClient {
         work(self.hosts.lock().entry(host.to_owned()).or_default())
     }
 
-    fn note(&self, host: &str, outcome: Try) {
+    fn note(&self, host: &str, outcome: Try, probe: Option<Probe>) {
         let now = self.clock.monotonic();
+        if let Try::Replied { status: 429 | 503, retry_after: Some(asked) } = outcome
+            && asked > LONGEST_COOL_DOWN
+        {
+            let (asked, believed) = (asked.as_secs(), LONGEST_COOL_DOWN.as_secs());
+            warn!(host, asked, believed, "the host asked to be left alone for too many seconds");
+        }
         self.host(host, |known| {
             let rate = self.manners.rate;
             match outcome {
@@ -146,7 +159,7 @@ impl PacedClient {
             let Some(policy) = self.manners.breaker else { return };
             if !outcome.is_failure() {
                 known.breaker.succeed();
-            } else if known.breaker.fail(now, policy, fastrand::f64()) {
+            } else if known.breaker.fail(now, policy, fastrand::f64(), probe) {
                 warn!(host, "the host fails again and again and is left alone");
                 known.ring();
             }
@@ -167,19 +180,43 @@ impl Drop for Queued<'_> {
     }
 }
 
+/// A request that is under way. Dropped before it came back, it was no probe.
+struct Sent<'a> {
+    client: &'a PacedClient,
+    host: &'a str,
+    probe: Option<Probe>,
+}
+
+impl Sent<'_> {
+    fn came_back(mut self, outcome: Try) {
+        self.client.note(self.host, outcome, self.probe.take());
+    }
+}
+
+impl Drop for Sent<'_> {
+    fn drop(&mut self) {
+        if let Some(probe) = self.probe {
+            let now = self.client.clock.monotonic();
+            self.client.host(self.host, |known| known.breaker.give_up(probe, now));
+        }
+    }
+}
+
 #[async_trait]
 impl HttpClient for PacedClient {
     async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
         let host = request.url().host_str().unwrap_or_default().to_owned();
         let (mut last, mut attempt) = (None, 0);
         loop {
-            if let Err(cooling) = self.wait_for_turn(&host).await {
+            let probe = match self.wait_for_turn(&host).await {
+                Ok(probe) => probe,
                 // What the host said itself says more.
-                return last.unwrap_or_else(|| Err(cooling.into()));
-            }
+                Err(cooling) => return last.unwrap_or_else(|| Err(cooling.into())),
+            };
+            let sent = Sent { client: self, host: &host, probe };
             let result = self.inner.execute_request(request).await;
             let outcome = outcome_of(&result, self.clock.now());
-            self.note(&host, outcome);
+            sent.came_back(outcome);
             let retry = self.manners.retry;
             let Some(pause) = retry.pause(attempt, request.method(), outcome, fastrand::f64())
             else {
@@ -320,7 +357,9 @@ mod tests {
         };
         assert_eq!(refused.unwrap().status(), StatusCode::TooManyRequests);
         let error = client.execute_request(&request()).await.unwrap_err();
-        assert!(error.to_string().contains("3600s"), "{error}");
+        // An hour is more than is believed.
+        assert!(error.to_string().ends_with("asked to be left alone for another 600s"), "{error}");
+        assert_eq!(CoolingError::of(&error).unwrap().because, CoolingCause::Throttled);
         assert_eq!(inner.seen.lock().len(), 1);
     }
 
@@ -349,6 +388,63 @@ mod tests {
         // The first finds nobody before it.
         assert_eq!(*order.lock(), [low, high, high, normal, low]);
         assert_eq!(*inner.seen.lock(), [0, 1, 2, 3, 4].map(|second| SECOND * second));
+    }
+
+    #[tokio::test]
+    async fn who_would_wait_too_long_behind_our_own_is_not_told_that_the_host_asked_for_it() {
+        let (client, inner, clock) = paced(&[(200, &[][..]); 3]);
+        let retry = RetryPolicy { cap: SECOND * 2, ..RetryPolicy::default() };
+        let slow = Rate { per_second: 1, burst: 1 };
+        let manners = Manners { rate: slow, retry, ..Manners::default() };
+        let client = PacedClient { manners, ..(*client).clone() };
+        let asking = (0..4).map(|_| {
+            let client = client.clone();
+            async move { client.execute_request(&request()).await }
+        });
+        let outcomes = run(&clock, futures::future::join_all(asking.collect::<Vec<_>>())).await;
+        assert!(outcomes[..3].iter().all(Result::is_ok));
+        let refused = CoolingError::of(outcomes[3].as_ref().unwrap_err()).unwrap();
+        assert_eq!((refused.because, refused.remaining), (CoolingCause::Busy, SECOND * 3));
+        assert_eq!(inner.seen.lock().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_probe_that_nobody_waits_for_any_more_lets_the_next_one_go() {
+        /// Fails, and then hangs until somebody else is asked.
+        #[derive(Debug, Default)]
+        struct Hanging(Mutex<u32>);
+
+        #[async_trait]
+        impl HttpClient for Hanging {
+            async fn execute_request(&self, _: &Request) -> azure_core::Result<AsyncRawResponse> {
+                let number = {
+                    let mut number = self.0.lock();
+                    *number += 1;
+                    *number
+                };
+                let status = match number {
+                    1 => StatusCode::NotImplemented,
+                    2 => std::future::pending().await,
+                    _ => StatusCode::Ok,
+                };
+                Ok(AsyncRawResponse::from_bytes(status, Headers::new(), ""))
+            }
+        }
+        let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
+        let policy = BreakerPolicy { failures: 1, ..BreakerPolicy::default() };
+        let manners = Manners { breaker: Some(policy), ..Manners::default() };
+        let inner: Arc<dyn HttpClient> = Arc::new(Hanging::default());
+        let client = PacedClient::new(inner, Arc::new(clock.clone()), manners);
+        client.execute_request(&request()).await.unwrap();
+        clock.advance(SECOND * 10);
+        let (first, second) = (request(), request());
+        let mut probe = Box::pin(client.execute_request(&first));
+        assert!(futures::poll!(&mut probe).is_pending());
+        let refused = client.execute_request(&second).await.unwrap_err();
+        assert_eq!(CoolingError::of(&refused).unwrap().because, CoolingCause::Outage);
+        drop(probe);
+        let answered = client.execute_request(&second).await.unwrap();
+        assert_eq!(answered.status(), StatusCode::Ok);
     }
 
     #[tokio::test]

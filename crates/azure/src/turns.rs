@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::breaker::Breaker;
+use crate::breaker::{Breaker, Probe};
 use crate::pace::{Pace, Rate};
 
 /// Which of the requests that wait for a host goes first.
 ///
 /// A higher one passes all lower ones that still wait. Lower ones may starve while higher ones
-/// keep coming; they are then refused as if the host had asked to be left alone.
+/// keep coming; they are then refused, because all turns are taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Somebody cannot begin without the answer.
@@ -39,8 +39,8 @@ pub(crate) struct Host {
 /// What somebody in the queue does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Sends; the place is gone.
-    Go,
+    /// Sends; the place is gone. The request may be the one that decides about an outage.
+    Go(Option<Probe>),
     /// Is the first, and looks again after this time.
     Wait(Duration),
     /// Waits until the first is gone.
@@ -73,9 +73,9 @@ impl Host {
             return Step::Wait(wait);
         }
         self.pace.take(now, rate);
-        self.breaker.begin(now);
+        let probe = self.breaker.begin(now);
         self.leave(place);
-        Step::Go
+        Step::Go(probe)
     }
 
     /// Leaves the queue, and rings for whoever is the first then.
@@ -118,7 +118,7 @@ mod tests {
         while order.len() < places.len() {
             now += TENTH;
             let gone = places.iter().position(|place| {
-                !order.contains(place) && host.step(*place, now, RATE) == Step::Go
+                !order.contains(place) && host.step(*place, now, RATE) == Step::Go(None)
             });
             order.push(places[gone.unwrap()]);
         }

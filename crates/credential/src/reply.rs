@@ -17,9 +17,14 @@ use crate::transport::scrub;
 /// How long the service wants to be left alone: milliseconds (`x-ms-retry-after-ms` and
 /// `retry-after-ms`, Azure's own) before seconds or a date (`Retry-After`, RFC 9110 10.2.3).
 ///
-/// `now` is when the reply arrived, by our clock; dates are measured against it. A zero and a date
-/// that has passed say nothing, as what cannot be read does, so the next header is asked.
+/// A date is measured against the `Date` of the same reply, so that nobody's clock has to be right;
+/// without one against `now`, when the reply arrived by our clock. A zero and a date that has passed
+/// say nothing, as what cannot be read does, so the next header is asked.
 pub fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
+    let told = text(headers, &HeaderName::from_static("date"))
+        .and_then(|date| parse_rfc7231(date).ok())
+        .and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
+    let now = told.unwrap_or(now);
     let milliseconds = [X_MS_RETRY_AFTER_MS, RETRY_AFTER_MS]
         .into_iter()
         .filter_map(|name| text(headers, &name)?.parse().ok())
@@ -32,13 +37,9 @@ pub fn retry_after(headers: &Headers, now: Timestamp) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// [`retry_after`] by the clock of the service: a date is measured against the `Date` of the same
-/// reply, so that nobody's clock has to be right. Without one a date says nothing.
+/// [`retry_after`] where our clock is not asked: without the `Date` of the reply a date says nothing.
 pub fn retry_after_as_told(headers: &Headers) -> Option<Duration> {
-    let told = text(headers, &HeaderName::from_static("date"))
-        .and_then(|date| parse_rfc7231(date).ok())
-        .and_then(|date| Timestamp::from_second(date.unix_timestamp()).ok());
-    retry_after(headers, told.unwrap_or(Timestamp::MAX))
+    retry_after(headers, Timestamp::MAX)
 }
 
 fn text<'a>(headers: &'a Headers, name: &HeaderName) -> Option<&'a str> {
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_read_in_every_form() {
-        let cases: [(Pairs, Option<u64>); 14] = [
+        let cases: [(Pairs, Option<u64>); 15] = [
             (&[], None),
             (&[("retry-after", "60")], Some(60_000)),
             (&[("retry-after", " 7 ")], Some(7_000)),
@@ -88,6 +89,14 @@ mod tests {
             (&[("retry-after", "2"), ("retry-after-ms", "50")], Some(50)),
             (&[("retry-after", "Sat, 21 Nov 2026 12:01:00 GMT")], Some(60_000)),
             (&[("retry-after", "Sat, 21 Nov 2026 11:00:00 GMT")], None),
+            // Our clock is an hour behind.
+            (
+                &[
+                    ("retry-after", "Sat, 21 Nov 2026 13:00:30 GMT"),
+                    ("date", "Sat, 21 Nov 2026 13:00:00 GMT"),
+                ],
+                Some(30_000),
+            ),
             (&[("retry-after", "0")], None),
             (&[("retry-after", "2"), ("retry-after-ms", "0")], Some(2_000)),
             (&[("x-ms-retry-after-ms", "0"), ("retry-after-ms", "9")], Some(9)),

@@ -38,6 +38,18 @@ pub enum VaultError {
         /// How long it still lasts.
         remaining: Duration,
     },
+    /// As many reads of this node wait for the vault as it may be asked meanwhile. It was not asked
+    /// for this one, and has nothing to do with it.
+    #[error(
+        "this node asks {host} as fast as it may, and this read would wait for {} s",
+        wait.as_secs()
+    )]
+    Busy {
+        /// The vault's host.
+        host: String,
+        /// How long those ahead take.
+        wait: Duration,
+    },
     /// The vault failed again and again, and is left alone for a while. It was not asked.
     #[error("{host} failed again and again and is left alone for another {} s", remaining.as_secs())]
     LeftAlone {
@@ -122,6 +134,10 @@ impl VaultError {
                 "wait; every client of the vault shares its limit, so read less often or spread \
                  the objects over vaults"
             }
+            Self::Busy { .. } => {
+                "wait; where it does not end, raise --vault-requests-per-second within what the \
+                 vault's nodes share, or spread the objects over vaults"
+            }
             Self::Interrupted => "try again",
             Self::Unavailable { .. } | Self::LeftAlone { .. } => {
                 "wait, and see the health of Key Vault in the region"
@@ -154,6 +170,7 @@ impl VaultError {
             Self::Throttled { retry_after, .. } => RetryClass::Throttled { after: *retry_after },
             Self::Unavailable { retry_after: Some(after), .. }
             | Self::CoolingDown { remaining: after, .. }
+            | Self::Busy { wait: after, .. }
             | Self::LeftAlone { remaining: after, .. } => {
                 RetryClass::Throttled { after: Some(*after) }
             }
@@ -170,7 +187,8 @@ impl VaultError {
     }
 
     /// Whether the vault, or the service that issues tokens for it, is not there: it was not
-    /// reached, fails, or throttles. What refuses the identity or the object is there.
+    /// reached, fails, or throttles. What refuses the identity or the object is there, and so is what
+    /// this node itself does not ask.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Throttled { .. }

@@ -14,6 +14,7 @@ pub(crate) fn vault_error(error: azure_core::Error) -> VaultError {
         let (host, remaining) = (host.clone(), *remaining);
         return match because {
             CoolingCause::Throttled => VaultError::CoolingDown { host, remaining },
+            CoolingCause::Busy => VaultError::Busy { host, wait: remaining },
             CoolingCause::Outage => VaultError::LeftAlone { host, remaining },
         };
     }

@@ -391,6 +391,21 @@ fn a_cool_down_of_the_transport_is_throttling_and_tells_the_rest_of_the_pause() 
 }
 
 #[test]
+fn the_queue_of_the_node_is_no_outage_of_the_vault() {
+    let remaining = Duration::from_secs(70);
+    let host = "kv1.vault.azure.net".to_owned();
+    let cooling = CoolingError { host, because: CoolingCause::Busy, remaining };
+    let error = vault_error(azure_core::Error::new(ErrorKind::Other, cooling));
+    assert!(!error.is_outage() && !error.is_refusal());
+    assert_eq!(error.retry(), RetryClass::Throttled { after: Some(remaining) });
+    assert_eq!(
+        error.to_string(),
+        "this node asks kv1.vault.azure.net as fast as it may, and this read would wait for 70 s"
+    );
+    assert!(error.hint().unwrap().contains("--vault-requests-per-second"));
+}
+
+#[test]
 fn a_read_without_a_token_is_retried_as_the_credential_says_and_hints_what_it_hints() {
     let remaining = Duration::from_secs(30);
     let endpoint = || "https://login.microsoftonline.com/t/oauth2/v2.0/token".to_owned();

@@ -48,7 +48,8 @@ fn code_of_vault(error: &VaultError) -> OutcomeCode {
         VaultError::NotFound(_) => OutcomeCode::ObjectNotFound,
         VaultError::Disabled(_) => OutcomeCode::ObjectDisabled,
         VaultError::Forbidden(_) | VaultError::Unauthorized(_) => OutcomeCode::VaultForbidden,
-        VaultError::Throttled { .. } | VaultError::CoolingDown { .. } => {
+        // That it is the node itself, the text says.
+        VaultError::Throttled { .. } | VaultError::CoolingDown { .. } | VaultError::Busy { .. } => {
             OutcomeCode::VaultThrottled
         }
         VaultError::Untrusted { .. } => OutcomeCode::VaultUntrusted,
