@@ -13,6 +13,7 @@ mod ask;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use lanyard_grpc::provider::{
 };
 use lanyard_keyvault::RetryClass;
 use lanyard_vocabulary::{Healing, OutcomeCode};
+use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status};
 
 use crate::provider::socket::PROTOCOL;
@@ -33,21 +35,48 @@ pub(crate) use ask::MountAsk;
 /// The name that `Version` gives.
 const RUNTIME: &str = "lanyard";
 
+/// How many filled volumes are remembered: many times as many as a node has.
+const REMEMBERED: usize = 4096;
+
 /// Answers the provider protocol out of a provider of this process.
 pub struct ServedProvider {
     provider: Arc<dyn Provider>,
+    filled: Mutex<FilledVolumes>,
 }
 
 impl ServedProvider {
     /// Serves this provider; behind the policy, if there is one.
-    pub const fn new(provider: Arc<dyn Provider>) -> Self {
-        Self { provider }
+    pub fn new(provider: Arc<dyn Provider>) -> Self {
+        Self { provider, filled: Mutex::default() }
+    }
+}
+
+/// The volumes that were filled, by what tells them apart. Whoever asks for one of them again has
+/// what it needs and is only looking: its read stands behind those of pods that start. The oldest is
+/// forgotten first; it is taken for a start then, which costs no more than its turn.
+#[derive(Default)]
+struct FilledVolumes {
+    known: HashSet<[u8; 32]>,
+    order: VecDeque<[u8; 32]>,
+}
+
+impl FilledVolumes {
+    fn insert(&mut self, volume: [u8; 32]) {
+        if !self.known.insert(volume) {
+            return;
+        }
+        self.order.push_back(volume);
+        if self.order.len() > REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
     }
 }
 
 impl fmt::Debug for ServedProvider {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ServedProvider").field("provider", &self.provider).finish()
+        formatter.debug_struct("ServedProvider").field("provider", &self.provider).finish_non_exhaustive()
     }
 }
 
@@ -74,9 +103,16 @@ impl CsiDriverProvider for ServedProvider {
                 "see the driver: kubelets give it pod name and namespace (`podInfoOnMount`)",
             ))
         })?;
-        let filled = self.provider.fill(&ask.request()).await;
+        let volume = ask.volume();
+        let was_filled = volume.is_some_and(|volume| self.filled.lock().known.contains(&volume));
+        let filled = self.provider.fill(&ask.request(was_filled)).await;
         match filled {
-            Ok(filling) => Ok(Response::new(answer(filling, ask.permission))),
+            Ok(filling) => {
+                if let Some(volume) = volume {
+                    self.filled.lock().insert(volume);
+                }
+                Ok(Response::new(answer(filling, ask.permission)))
+            }
             Err(refusal) => {
                 tracing::warn!(
                     pod = %ask.pod,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_api::SecretProviderClass;
 use lanyard_grpc::provider::MountRequest;
 use lanyard_keyvault::{Pod, Proofs};
@@ -83,10 +84,18 @@ impl MountAsk {
         })
     }
 
-    /// The same for a provider. A driver that says what is mounted (v1.5) is rotating; another one
-    /// may be starting a pod.
-    pub(crate) fn request(&self) -> FillRequest<'_> {
-        let urgency = if self.mounted.is_empty() { Urgency::Mount } else { Urgency::Rotation };
+    /// What tells this volume with this class from others.
+    pub(crate) fn volume(&self) -> Option<[u8; 32]> {
+        let parts = (&self.target, &self.pod.uid, &self.pod.namespace, &self.class);
+        let text = serde_json::to_vec(&parts).ok()?;
+        digest(&SHA256, &text).as_ref().try_into().ok()
+    }
+
+    /// The same for a provider. A driver that says what is mounted (v1.5) is rotating. One that
+    /// never does (v1.6) is starting a pod, unless the volume was filled before.
+    pub(crate) fn request(&self, was_filled: bool) -> FillRequest<'_> {
+        let is_mounted = was_filled || !self.mounted.is_empty();
+        let urgency = if is_mounted { Urgency::Rotation } else { Urgency::Mount };
         FillRequest {
             class: &self.class,
             pod: &self.pod,

@@ -86,6 +86,53 @@ async fn the_sync_controller_and_a_rotating_driver_are_served() {
     assert_eq!(*provider.asked.lock(), ["n/p  None {} Mount", "n/p  None {} Rotation"]);
 }
 
+#[tokio::test]
+async fn a_driver_that_never_says_what_is_mounted_is_rotating_once_its_volume_was_filled() {
+    let mut provider = Remembering::default();
+    let refusal = Refusal::new(OutcomeCode::VaultUnavailable, "planned");
+    provider.refusal = Some(refusal);
+    let failing = ServedProvider::new(Arc::new(provider));
+    let ask = |uid: &str, vault: &str, target: &str| {
+        let attributes = format!(
+            r#"{{{POD},"csi.storage.k8s.io/pod.uid":"{uid}","keyvaultName":"{vault}"}}"#
+        );
+        MountRequest { target_path: target.to_owned(), ..message(&attributes) }
+    };
+    failing.mount(Request::new(ask("u", "kv", "/target"))).await.unwrap_err();
+    assert!(failing.filled.lock().known.is_empty(), "a pod that waits goes on waiting");
+
+    let provider = Arc::new(Remembering::default());
+    let served = ServedProvider::new(Arc::<Remembering>::clone(&provider));
+    for (uid, vault, target) in [
+        ("u", "kv", "/target"),
+        ("u", "kv", "/target"),
+        ("u", "kv", "/other"),
+        ("v", "kv", "/target"),
+        // The class was changed, and somebody waits for it.
+        ("u", "kv2", "/target"),
+    ] {
+        served.mount(Request::new(ask(uid, vault, target))).await.unwrap();
+    }
+    let asked = provider.asked.lock();
+    let urgencies: Vec<_> = asked.iter().filter_map(|asked| asked.split(' ').next_back()).collect();
+    assert_eq!(urgencies, ["Mount", "Rotation", "Mount", "Mount", "Mount"]);
+}
+
+#[test]
+fn what_was_filled_is_remembered_within_bounds() {
+    let mut filled = FilledVolumes::default();
+    let volume = |number: usize| {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&u64::try_from(number).unwrap().to_be_bytes());
+        id
+    };
+    for number in 0..=REMEMBERED {
+        filled.insert(volume(number));
+    }
+    assert_eq!(filled.known.len(), REMEMBERED);
+    assert!(!filled.known.contains(&volume(0)) && filled.known.contains(&volume(1)));
+}
+
 #[test]
 fn the_first_problem_is_told_and_nothing_of_the_request_is_repeated() {
     let good = format!("{{{POD}}}");
