@@ -91,7 +91,18 @@ struct Shared {
 }
 
 impl AuditTrail {
-    /// A trail that goes nowhere.
+    /// A trail without lines, which only knows what is new: for whoever says it in another place.
+    pub fn unwritten(clock: SharedClock) -> Self {
+        Self(Some(Arc::new(Shared {
+            clock,
+            recent: Arc::default(),
+            queue: None,
+            writer: Mutex::default(),
+            overflown: Mutex::new(0),
+        })))
+    }
+
+    /// A trail that goes nowhere, to which everything is new.
     pub const fn nowhere() -> Self {
         Self(None)
     }

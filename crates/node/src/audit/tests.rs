@@ -124,6 +124,15 @@ fn a_torn_line_is_ended_before_the_next_one() {
 }
 
 #[test]
+fn a_trail_without_lines_still_knows_what_is_new() {
+    let trail = AuditTrail::unwritten(clock());
+    assert!(trail.record(read("secret/a")));
+    assert!(!trail.record(read("secret/a")));
+    assert!(trail.record(read("secret/b")));
+    trail.flush();
+}
+
+#[test]
 fn only_the_owner_reads_the_trail() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();

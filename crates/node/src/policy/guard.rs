@@ -80,7 +80,10 @@ impl Provider for GuardedProvider {
         self.count(&asked);
         if self.mode == PolicyMode::Enforce && !asked.unmatched().is_empty() {
             for read in asked.unmatched() {
-                self.audit.record(AuditEvent::Denied(read.clone()));
+                if self.audit.record(AuditEvent::Denied(read.clone())) {
+                    let said = format!("{} of {}", read.object, read.vault);
+                    tracing::info!(pod = %request.pod, "no policy rule allows {said}: denied");
+                }
             }
             return Err(asked.denial());
         }
@@ -91,7 +94,7 @@ impl Provider for GuardedProvider {
                     let unmatched = read.judgement == Judgement::Unmatched;
                     let said = format!("{} of {}", read.object, read.vault);
                     if self.audit.record(AuditEvent::Read(read)) && unmatched {
-                        tracing::debug!(pod = %request.pod, "no policy rule allows {said}");
+                        tracing::info!(pod = %request.pod, "no policy rule allows {said}");
                     }
                 }
             }

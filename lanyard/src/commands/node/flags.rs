@@ -197,9 +197,9 @@ pub(super) struct PolicyArgs {
 /// What becomes of a read that no rule allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum PolicyModeName {
-    /// It is recorded and allowed, as upstream allows it.
+    /// It is logged once, recorded where there is an --audit-file, and allowed, as upstream does.
     Audit,
-    /// It is recorded and denied.
+    /// It is logged and recorded in the same way, and denied.
     Enforce,
 }
 

@@ -233,7 +233,7 @@ fn policy(
         })?,
     };
     let audit = match &args.audit_file {
-        None => AuditTrail::nowhere(),
+        None => AuditTrail::unwritten(Arc::clone(clock)),
         Some(path) => {
             let is_stdout = path == Path::new("-");
             let sink = if is_stdout { AuditSink::Stdout } else { AuditSink::File(path.clone()) };
