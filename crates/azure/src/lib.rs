@@ -2,9 +2,9 @@
 //!
 //! Every client of lanyard that talks to Azure does it through a [`Transport`]: it knows the proxy
 //! and the trusted roots, and it owns retry, one token bucket and one Retry-After cool-down per
-//! host, in which mounts go before rotations ([`Priority`]), and leaves a host alone that fails
-//! again and again ([`BreakerPolicy`]). The Azure SDK's own retry is off ([`Transport::client_options`]), so a request is never
-//! retried twice over. Credentials take the bare [`Transport::unpaced`]: they retry by themselves,
+//! host, in which mounts go before rotations ([`Priority`]) and those who ask take turns ([`Asker`]),
+//! and leaves a host alone that fails again and again ([`BreakerPolicy`]). The Azure SDK's own retry
+//! is off ([`Transport::client_options`]), so a request is never retried twice over. Credentials take the bare [`Transport::unpaced`]: they retry by themselves,
 //! because they know what a token request may repeat.
 
 mod arm;
@@ -24,4 +24,4 @@ pub use pace::Rate;
 pub use paced::{CoolingCause, CoolingError};
 pub use retry::RetryPolicy;
 pub use transport::{Transport, TransportError, TransportSettings};
-pub use turns::Priority;
+pub use turns::{Asker, Priority};

@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 use crate::breaker::{BreakerPolicy, Probe};
 use crate::pace::{LONGEST_COOL_DOWN, Rate};
 use crate::retry::{RetryPolicy, Try};
-use crate::turns::{Host, Place, Priority, Step};
+use crate::turns::{Asker, Host, Place, Priority, Step};
 
 /// A request was not sent, because its host is left alone for longer than a request waits.
 ///
@@ -78,7 +78,7 @@ pub(crate) struct Manners {
     pub(crate) breaker: Option<BreakerPolicy>,
 }
 
-/// A client of one priority; those of a transport share the hosts.
+/// A client of one priority and asker; those of a transport share the hosts.
 #[derive(Debug, Clone)]
 pub(crate) struct PacedClient {
     inner: Arc<dyn HttpClient>,
@@ -86,23 +86,25 @@ pub(crate) struct PacedClient {
     manners: Manners,
     hosts: Arc<Mutex<HashMap<String, Host>>>,
     priority: Priority,
+    asker: Asker,
 }
 
 impl PacedClient {
     pub(crate) fn new(inner: Arc<dyn HttpClient>, clock: SharedClock, manners: Manners) -> Self {
-        Self { inner, clock, manners, hosts: Arc::default(), priority: Priority::default() }
+        let (priority, asker) = (Priority::default(), Asker::default());
+        Self { inner, clock, manners, hosts: Arc::default(), priority, asker }
     }
 
-    /// The same for requests of another priority.
-    pub(crate) fn at(&self, priority: Priority) -> Self {
-        Self { priority, ..self.clone() }
+    /// The same for requests of another priority, on behalf of somebody else.
+    pub(crate) fn at(&self, priority: Priority, asker: Asker) -> Self {
+        Self { priority, asker, ..self.clone() }
     }
 
     /// Waits until a request may go; it may have to be the breaker's probe.
     async fn wait_for_turn(&self, host: &str) -> Result<Option<Probe>, CoolingError> {
         let began = self.clock.monotonic();
         let patience = self.manners.retry.cap;
-        let (place, bell) = self.host(host, |known| known.join(self.priority));
+        let (place, bell) = self.host(host, |known| known.join(self.priority, self.asker));
         let _queued = Queued { client: self, host, place };
         let refuse =
             |because, remaining| CoolingError { host: host.to_owned(), because, remaining };
@@ -370,7 +372,7 @@ mod tests {
         let client = PacedClient { manners: slow, ..(*client).clone() };
         let order = Arc::new(Mutex::new(Vec::new()));
         let send = |priority: Priority| {
-            let (client, order) = (client.at(priority), Arc::clone(&order));
+            let (client, order) = (client.at(priority, Asker::default()), Arc::clone(&order));
             async move {
                 client.execute_request(&request()).await.unwrap();
                 order.lock().push(priority);
@@ -452,7 +454,7 @@ mod tests {
         let (client, inner, clock) = paced(&[(200, &[])]);
         client.host(HOST, |host| host.pace.cool(Duration::ZERO, SECOND, Rate::default()));
         let mut gone = Box::pin({
-            let client = client.at(Priority::High);
+            let client = client.at(Priority::High, Asker::default());
             async move { client.execute_request(&request()).await }
         });
         assert!(futures::poll!(&mut gone).is_pending());

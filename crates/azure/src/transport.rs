@@ -11,7 +11,7 @@ use crate::breaker::BreakerPolicy;
 use crate::pace::Rate;
 use crate::paced::{Manners, PacedClient};
 use crate::retry::RetryPolicy;
-use crate::turns::Priority;
+use crate::turns::{Asker, Priority};
 
 /// Everything that decides how Azure is reached.
 #[derive(Clone, Default)]
@@ -155,13 +155,14 @@ impl Transport {
 
     /// Options for a client of the Azure SDK: this transport, and no retry of its own.
     pub fn client_options(&self) -> ClientOptions {
-        self.client_options_at(Priority::default())
+        self.client_options_at(Priority::default(), Asker::default())
     }
 
-    /// The same for a client whose requests go before or after others to the same host.
-    pub fn client_options_at(&self, priority: Priority) -> ClientOptions {
+    /// The same for a client whose requests go before or after others to the same host, and take
+    /// turns with those of other askers.
+    pub fn client_options_at(&self, priority: Priority, asker: Asker) -> ClientOptions {
         ClientOptions {
-            transport: Some(SdkTransport::new(Arc::new(self.paced.at(priority)))),
+            transport: Some(SdkTransport::new(Arc::new(self.paced.at(priority, asker)))),
             retry: RetryOptions::none(),
             ..ClientOptions::default()
         }

@@ -1,6 +1,6 @@
-//! Whose turn it is at one host: those who wait, by priority and then by arrival.
+//! Whose turn it is at one host: those who wait, by priority, and within one in turns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,16 +24,36 @@ pub enum Priority {
     Low,
 }
 
-/// A place in the queue of a host; the least is the first.
-pub(crate) type Place = (Priority, u64);
+/// On whose behalf requests are sent. Within a priority everybody has a turn before somebody has
+/// the next one, so that whoever has much to ask does not keep the others waiting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Asker(pub u64);
+
+/// A place in the queue of a host: priority, round and arrival. The least is the first.
+pub(crate) type Place = (Priority, u64, u64);
 
 /// What is known of one host, and who waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     pub(crate) pace: Pace,
     pub(crate) breaker: Breaker,
-    waiting: BTreeMap<Place, Arc<Notify>>,
+    waiting: BTreeMap<Place, Waiting>,
+    askers: HashMap<(Priority, Asker), Turns>,
     arrivals: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    asker: Asker,
+    bell: Arc<Notify>,
+}
+
+/// The places of one asker in one priority.
+#[derive(Debug)]
+struct Turns {
+    places: usize,
+    /// The round of the last of them.
+    last: u64,
 }
 
 /// What somebody in the queue does next.
@@ -51,11 +71,19 @@ pub(crate) enum Step {
 
 impl Host {
     /// Joins the queue; the bell rings when it is time to [`Self::step`] again.
-    pub(crate) fn join(&mut self, priority: Priority) -> (Place, Arc<Notify>) {
-        let place = (priority, self.arrivals);
+    pub(crate) fn join(&mut self, priority: Priority, asker: Asker) -> (Place, Arc<Notify>) {
+        // The round that is under way: nobody is put before it for having been away.
+        let equals = (priority, 0, 0)..=(priority, u64::MAX, u64::MAX);
+        let round = self.waiting.range(equals).next().map_or(0, |((_, round, _), _)| *round);
+        let turns = self.askers.entry((priority, asker));
+        let turns = turns
+            .and_modify(|turns| turns.last = round.max(turns.last.saturating_add(1)))
+            .or_insert(Turns { places: 0, last: round });
+        turns.places += 1;
+        let place = (priority, turns.last, self.arrivals);
         self.arrivals += 1;
         let bell = Arc::new(Notify::new());
-        self.waiting.insert(place, Arc::clone(&bell));
+        self.waiting.insert(place, Waiting { asker, bell: Arc::clone(&bell) });
         (place, bell)
     }
 
@@ -80,9 +108,18 @@ impl Host {
 
     /// Leaves the queue, and rings for whoever is the first then.
     pub(crate) fn leave(&mut self, place: Place) {
-        self.waiting.remove(&place);
-        if let Some((_, bell)) = self.waiting.first_key_value() {
-            bell.notify_one();
+        if let Some(gone) = self.waiting.remove(&place) {
+            let key = (place.0, gone.asker);
+            let is_last = self.askers.get_mut(&key).is_none_or(|turns| {
+                turns.places = turns.places.saturating_sub(1);
+                turns.places == 0
+            });
+            if is_last {
+                self.askers.remove(&key);
+            }
+        }
+        if let Some((_, first)) = self.waiting.first_key_value() {
+            first.bell.notify_one();
         }
     }
 
@@ -94,8 +131,8 @@ impl Host {
 
     /// Rings for everybody: what all of them wait for will not come.
     pub(crate) fn ring(&self) {
-        for bell in self.waiting.values() {
-            bell.notify_one();
+        for waiting in self.waiting.values() {
+            waiting.bell.notify_one();
         }
     }
 }
@@ -106,6 +143,7 @@ mod tests {
 
     const RATE: Rate = Rate { per_second: 10, burst: 1 };
     const TENTH: Duration = Duration::from_millis(100);
+    const ONE: Asker = Asker(1);
 
     #[test]
     fn a_higher_priority_passes_those_who_wait_and_equals_keep_their_order() {
@@ -113,7 +151,7 @@ mod tests {
         host.pace.take(Duration::ZERO, RATE);
         let priorities =
             [Priority::Low, Priority::Normal, Priority::Low, Priority::High, Priority::High];
-        let places = priorities.map(|priority| host.join(priority).0);
+        let places = priorities.map(|priority| host.join(priority, ONE).0);
         let (mut now, mut order) = (Duration::ZERO, Vec::new());
         while order.len() < places.len() {
             now += TENTH;
@@ -130,9 +168,62 @@ mod tests {
     fn the_wait_is_estimated_by_those_ahead() {
         let mut host = Host::default();
         host.pace.take(Duration::ZERO, RATE);
-        let (low, _) = host.join(Priority::Low);
-        host.join(Priority::High);
-        host.join(Priority::High);
+        let (low, _) = host.join(Priority::Low, ONE);
+        host.join(Priority::High, ONE);
+        host.join(Priority::High, ONE);
         assert_eq!(host.estimate(low, Duration::ZERO, RATE), TENTH * 3);
+    }
+
+    /// Serves everybody who waits; who it was, in order.
+    fn serve(host: &mut Host, count: usize) -> Vec<u64> {
+        let mut served = Vec::new();
+        for _ in 0..count {
+            let (place, asker) = {
+                let (place, waiting) = host.waiting.first_key_value().unwrap();
+                (*place, waiting.asker)
+            };
+            host.leave(place);
+            served.push(asker.0);
+        }
+        served
+    }
+
+    #[test]
+    fn whoever_asks_much_does_not_keep_the_others_waiting() {
+        let mut host = Host::default();
+        for asker in [1, 1, 1, 1, 2, 2, 3] {
+            host.join(Priority::High, Asker(asker));
+        }
+        assert_eq!(serve(&mut host, 3), [1, 2, 3]);
+        // Newcomers join the round that is under way, also those who were there before.
+        for asker in [3, 4, 1] {
+            host.join(Priority::High, Asker(asker));
+        }
+        assert_eq!(serve(&mut host, 7), [1, 2, 3, 4, 1, 1, 1]);
+        assert!(host.waiting.is_empty() && host.askers.is_empty());
+    }
+
+    #[test]
+    fn priority_goes_before_fairness() {
+        let mut host = Host::default();
+        host.join(Priority::Low, Asker(1));
+        for _ in 0..3 {
+            host.join(Priority::High, Asker(2));
+        }
+        assert_eq!(serve(&mut host, 4), [2, 2, 2, 1]);
+    }
+
+    #[test]
+    fn who_has_gone_away_is_not_held_against_who_comes_back() {
+        let mut host = Host::default();
+        let places: Vec<_> = (0..9).map(|_| host.join(Priority::High, Asker(1)).0).collect();
+        for _ in 0..3 {
+            host.join(Priority::High, Asker(2));
+        }
+        for place in places {
+            host.leave(place);
+        }
+        host.join(Priority::High, Asker(1));
+        assert_eq!(serve(&mut host, 4), [2, 1, 2, 2]);
     }
 }

@@ -1,5 +1,6 @@
 //! Reading the objects that a class asks for.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -225,10 +226,12 @@ pub(crate) async fn fetch_entries(
     let histories = fetch_histories(entries, source).await?;
     let wanted: Vec<Wanted<'_>> = wanted_objects(entries, &histories);
     let mut distinct: Vec<&ObjectReference> = Vec::new();
+    let mut places: HashMap<&ObjectReference, usize> = HashMap::new();
     for want in &wanted {
-        if !distinct.contains(&&want.object) {
+        places.entry(&want.object).or_insert_with(|| {
             distinct.push(&want.object);
-        }
+            distinct.len() - 1
+        });
     }
     // Boxed one by one: a stream over a closure would keep callers from being `Send`.
     let mut reads = Vec::with_capacity(distinct.len());
@@ -238,8 +241,7 @@ pub(crate) async fn fetch_entries(
     let objects: Vec<Arc<VaultObject>> =
         stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
     let fetched = wanted.iter().filter_map(|want| {
-        let read = distinct.iter().position(|object| **object == want.object)?;
-        let object = Arc::clone(objects.get(read)?);
+        let object = Arc::clone(objects.get(*places.get(&want.object)?)?);
         Some(FetchedObject { entry: want.entry.clone(), place: want.place, object })
     });
     Ok(fetched.collect())
@@ -258,11 +260,12 @@ async fn fetch_histories(
     source: &dyn ObjectSource,
 ) -> Result<Vec<Vec<ObjectVersion>>, ReadError> {
     let mut distinct: Vec<ObjectReference> = Vec::new();
+    let mut places: HashMap<ObjectReference, usize> = HashMap::new();
     for entry in entries.iter().filter(|entry| entry.history > 1) {
-        let object = reference(entry, None);
-        if !distinct.contains(&object) {
-            distinct.push(object);
-        }
+        places.entry(reference(entry, None)).or_insert_with_key(|object| {
+            distinct.push(object.clone());
+            distinct.len() - 1
+        });
     }
     let mut lists = Vec::with_capacity(distinct.len());
     for object in &distinct {
@@ -270,9 +273,8 @@ async fn fetch_histories(
     }
     let lists: Vec<_> = stream::iter(lists).buffered(CONCURRENT_READS).try_collect().await?;
     let chosen = entries.iter().map(|entry| {
-        let unversioned = reference(entry, None);
-        let list = distinct.iter().position(|object| *object == unversioned);
-        match list.and_then(|list| lists.get(list)) {
+        let list = places.get(&reference(entry, None));
+        match list.and_then(|list| lists.get(*list)) {
             Some(listed) if entry.history > 1 => choose_history(entry, listed),
             _ => Ok(Vec::new()),
         }

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use azure_core::credentials::TokenCredential;
 use azure_core::http::policies::Policy;
-use lanyard_azure::{Priority, Transport};
+use lanyard_azure::{Asker, Priority, Transport};
 use lanyard_clock::SharedClock;
 use lanyard_credential::identity as entra;
 use lanyard_credential::secret::SecretText;
@@ -68,12 +69,15 @@ pub(crate) struct Readers {
     ways: NodeWays,
     clock: SharedClock,
     open: Mutex<HashMap<Reader, Arc<OpenReader>>>,
+    /// How many were opened.
+    opened: AtomicU64,
 }
 
 /// A reader's credential, with its tokens, and the vaults that it has open.
 #[derive(Debug)]
 pub(crate) struct OpenReader {
     credential: Credential,
+    asker: Asker,
     vaults: Mutex<HashMap<(String, Priority), KeyVault>>,
     used_at: Mutex<Duration>,
 }
@@ -98,7 +102,7 @@ impl Credential {
 
 impl Readers {
     pub(crate) fn new(ways: NodeWays, clock: SharedClock) -> Self {
-        Self { ways, clock, open: Mutex::default() }
+        Self { ways, clock, open: Mutex::default(), opened: AtomicU64::new(0) }
     }
 
     /// The reader with its credential. A newer proof takes the place of the older one, and the
@@ -121,7 +125,8 @@ impl Readers {
         }
         let credential = self.credential(identified)?;
         let (vaults, used_at) = (Mutex::default(), Mutex::new(now));
-        let reader = Arc::new(OpenReader { credential, vaults, used_at });
+        let asker = Asker(self.opened.fetch_add(1, Ordering::Relaxed));
+        let reader = Arc::new(OpenReader { credential, asker, vaults, used_at });
         close_idle(&mut open, now);
         open.insert(identified.reader.clone(), Arc::clone(&reader));
         Ok(reader)
@@ -143,7 +148,7 @@ impl Readers {
         if let Some(vault) = vaults.get(&key) {
             return Ok(vault.clone());
         }
-        let mut options = self.ways.transport.client_options_at(priority);
+        let mut options = self.ways.transport.client_options_at(priority, reader.asker);
         if let Some(suffix) = &self.ways.user_agent {
             let policy: Arc<dyn Policy> = Arc::new(AppendUserAgent::new(suffix.clone()));
             options.per_try_policies.push(policy);
