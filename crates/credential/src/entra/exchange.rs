@@ -77,6 +77,10 @@ impl Exchange for ProofExchange<'_> {
         form.to_request(self.endpoint, self.request_id)
     }
 
+    fn client_id(&self) -> Option<&str> {
+        Some(self.client_id)
+    }
+
     fn may_pass(&self, response: &RawResponse) -> bool {
         if response.status().is_success() {
             return false;

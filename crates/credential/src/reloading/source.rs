@@ -52,7 +52,8 @@ impl CertificateSource {
     }
 
     pub(crate) fn cool_down(&self) -> Option<Duration> {
-        self.transport.cool_down(self.file.current().token_endpoint())
+        let current = self.file.current();
+        self.transport.cool_down(current.token_endpoint(), Some(current.client_id().as_str()))
     }
 
     pub(crate) fn key_health(&self) -> KeyHealth {

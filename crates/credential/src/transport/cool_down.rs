@@ -5,28 +5,29 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// The cool-downs of all authorities, by origin, shared by all who call them.
+/// The cool-downs of all authorities and of the applications that they throttle, shared by all who
+/// call them.
 #[derive(Debug, Default)]
 pub(crate) struct CoolDowns {
     until: Mutex<HashMap<String, Duration>>,
 }
 
 impl CoolDowns {
-    /// Leaves `origin` alone for `duration` from `now` on, and no longer than [`LONGEST`].
-    pub(crate) fn begin(&self, origin: &str, now: Duration, duration: Duration) {
+    /// Leaves `whom` alone for `duration` from `now` on, and no longer than [`LONGEST`].
+    pub(crate) fn begin(&self, whom: &str, now: Duration, duration: Duration) {
         if duration.is_zero() {
             return;
         }
         let until = now.saturating_add(duration.min(LONGEST));
         let mut all = self.until.lock();
         all.retain(|_, until| *until > now);
-        let entry = all.entry(origin.to_owned()).or_insert(until);
+        let entry = all.entry(whom.to_owned()).or_insert(until);
         *entry = until.max(*entry);
     }
 
-    /// How long `origin` still has to be left alone.
-    pub(crate) fn remaining(&self, origin: &str, now: Duration) -> Option<Duration> {
-        let until = self.until.lock().get(origin).copied()?;
+    /// How long `whom` still has to be left alone.
+    pub(crate) fn remaining(&self, whom: &str, now: Duration) -> Option<Duration> {
+        let until = self.until.lock().get(whom).copied()?;
         Some(until.saturating_sub(now)).filter(|remaining| !remaining.is_zero())
     }
 }

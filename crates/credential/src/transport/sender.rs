@@ -84,6 +84,12 @@ pub(crate) trait Exchange: Sync {
     /// The request; built anew for each repetition.
     fn request(&self) -> Request;
 
+    /// The application that asks, where each of a tenant is throttled for itself: what it is told
+    /// to wait for is nobody else's. Nothing where the endpoint throttles everybody together.
+    fn client_id(&self) -> Option<&str> {
+        None
+    }
+
     /// Whether a repetition may bring another answer.
     fn may_pass(&self, response: &RawResponse) -> bool;
 }
@@ -134,21 +140,29 @@ impl TokenTransport {
         &self.shared.metrics
     }
 
-    /// How long the authority of `endpoint` still wants to be left alone.
-    pub(crate) fn cool_down(&self, endpoint: &Url) -> Option<Duration> {
+    /// How long the authority of `endpoint` still wants to be left alone, by everybody or by this
+    /// application.
+    pub(crate) fn cool_down(&self, endpoint: &Url, client: Option<&str>) -> Option<Duration> {
         let now = self.shared.clock.monotonic();
-        self.shared.cool_downs.remaining(&origin(endpoint), now)
+        let all = &self.shared.cool_downs;
+        let own = client.and_then(|client| all.remaining(&application(endpoint, client), now));
+        all.remaining(&origin(endpoint), now).max(own)
+    }
+
+    fn cooling(&self, exchange: &dyn Exchange) -> Option<Duration> {
+        self.cool_down(exchange.endpoint(), exchange.client_id())
     }
 
     /// Sends until an answer is final, the attempts are used up, or the budget is.
     ///
-    /// A `Retry-After` becomes a cool-down of the authority, which everybody waits for who sends
-    /// through this transport, or which fails at once whoever cannot wait so long.
+    /// A `Retry-After` becomes a cool-down, which everybody waits for who sends through this
+    /// transport, or which fails at once whoever cannot wait so long: of the authority where it is in
+    /// trouble, of the application where it is throttled, because Entra counts by application.
     pub(crate) async fn send(&self, exchange: &dyn Exchange) -> Result<Answer, TokenError> {
         let started = self.shared.clock.monotonic();
         let mut attempt = 0;
         loop {
-            if let Some(remaining) = self.cool_down(exchange.endpoint()) {
+            if let Some(remaining) = self.cooling(exchange) {
                 let wait = self.cool_down_wait(remaining);
                 if !self.affords(started, wait) {
                     let endpoint = display_url(exchange.endpoint());
@@ -158,7 +172,7 @@ impl TokenTransport {
                 continue;
             }
             let turn = self.turn(exchange.endpoint(), started).await?;
-            if self.cool_down(exchange.endpoint()).is_some() {
+            if self.cooling(exchange).is_some() {
                 continue;
             }
             attempt += 1;
@@ -169,7 +183,7 @@ impl TokenTransport {
             }
             let fraction = self.shared.randomness.fraction();
             let backoff = self.shared.retry.delay(attempt, fraction);
-            let cool_down = self.cool_down(exchange.endpoint());
+            let cool_down = self.cooling(exchange);
             let wait = cool_down.map_or(backoff, |left| backoff.max(self.cool_down_wait(left)));
             if !self.affords(started, wait) {
                 return outcome;
@@ -236,7 +250,7 @@ impl TokenTransport {
         let endpoint = || display_url(exchange.endpoint());
         match outcome {
             Some(Ok(response)) => {
-                self.note_cool_down(exchange.endpoint(), &response, now);
+                self.note_cool_down(exchange, &response, now);
                 Ok(Answer { response, asked_at })
             }
             Some(Err(error)) => {
@@ -250,13 +264,18 @@ impl TokenTransport {
         }
     }
 
-    fn note_cool_down(&self, endpoint: &Url, response: &RawResponse, now: Duration) {
-        if response.status() != StatusCode::TooManyRequests && !response.status().is_server_error()
-        {
+    fn note_cool_down(&self, exchange: &dyn Exchange, response: &RawResponse, now: Duration) {
+        let is_throttled = response.status() == StatusCode::TooManyRequests;
+        if !is_throttled && !response.status().is_server_error() {
             return;
         }
+        let endpoint = exchange.endpoint();
+        let whose = match exchange.client_id().filter(|_| is_throttled) {
+            Some(client) => application(endpoint, client),
+            None => origin(endpoint),
+        };
         if let Some(duration) = retry_after(response.headers(), self.shared.clock.now()) {
-            self.shared.cool_downs.begin(&origin(endpoint), now, duration);
+            self.shared.cool_downs.begin(&whose, now, duration);
         }
     }
 
@@ -285,6 +304,11 @@ impl fmt::Debug for TokenTransport {
             .field("cool_downs", &self.shared.cool_downs)
             .finish_non_exhaustive()
     }
+}
+
+/// An application of a tenant: the endpoint names the tenant.
+fn application(endpoint: &Url, client: &str) -> String {
+    format!("{endpoint} {client}")
 }
 
 fn may_pass(exchange: &dyn Exchange, outcome: &Result<Answer, TokenError>) -> bool {

@@ -116,9 +116,53 @@ async fn a_cool_down_beyond_the_budget_fails_at_once() {
     let again = transport.send(&ask()).await;
     assert!(matches!(again, Err(TokenError::CoolingDown { .. })));
     assert_eq!(bench.script.requests(), 1);
-    assert_eq!(transport.cool_down(&ask().0), Some(Duration::from_mins(1)));
+    assert_eq!(transport.cool_down(&ask().0, None), Some(Duration::from_mins(1)));
     bench.clock.advance(Duration::from_mins(1));
-    assert_eq!(transport.cool_down(&ask().0), None);
+    assert_eq!(transport.cool_down(&ask().0, None), None);
+}
+
+/// An application of a tenant.
+struct App(Url, &'static str);
+
+impl Exchange for App {
+    fn endpoint(&self) -> &Url {
+        &self.0
+    }
+
+    fn request(&self) -> Request {
+        Request::new(self.0.clone(), Method::Post)
+    }
+
+    fn client_id(&self) -> Option<&str> {
+        Some(self.1)
+    }
+
+    fn may_pass(&self, _: &RawResponse) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn an_application_that_is_throttled_keeps_no_other_waiting_and_an_authority_in_trouble_all() {
+    let bench = Bench::new(|_, number| match number {
+        0 => Reply::status(429, "Too Many Requests").with_header("retry-after", "60"),
+        3 => Reply::status(503, "trouble").with_header("retry-after", "60"),
+        _ => Reply::status(200, "{}"),
+    });
+    let transport = bench.transport();
+    let app = |tenant: &str, client| {
+        App(format!("https://login.example/{tenant}/token").parse().unwrap(), client)
+    };
+    assert_eq!(status(&transport.send(&app("t", "one")).await), 429);
+    for (tenant, client) in [("t", "other"), ("u", "one")] {
+        assert_eq!(status(&transport.send(&app(tenant, client)).await), 200);
+    }
+    let throttled = transport.send(&app("t", "one")).await;
+    assert!(matches!(throttled, Err(TokenError::CoolingDown { .. })));
+    assert_eq!(bench.script.requests(), 3);
+    assert_eq!(status(&transport.send(&app("t", "other")).await), 503);
+    let left_alone = transport.send(&app("u", "one")).await;
+    assert!(matches!(left_alone, Err(TokenError::CoolingDown { .. })));
 }
 
 #[tokio::test]
