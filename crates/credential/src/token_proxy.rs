@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -112,6 +113,8 @@ pub struct TokenProxy {
     url: Url,
     ca_file: Option<PathBuf>,
     way: Mutex<Known>,
+    /// How often the server name was not found.
+    failures: AtomicU64,
 }
 
 /// What has been found out.
@@ -161,7 +164,7 @@ impl TokenProxy {
             return Err(TokenProxyError::ServerName);
         }
         let way = Mutex::new(Known { server_name, client: None });
-        Ok(Self { url, ca_file: settings.ca_file, way })
+        Ok(Self { url, ca_file: settings.ca_file, way, failures: AtomicU64::new(0) })
     }
 
     /// The proxy as an HTTP client: whatever host a request names, it goes to the proxy.
@@ -171,12 +174,20 @@ impl TokenProxy {
 
     /// The client for the roots of today, and the server name.
     async fn way(&self) -> Result<(Arc<dyn HttpClient>, String), TokenProxyError> {
+        let failures = self.failures.load(Ordering::Acquire);
         let roots = self.load_roots().await?;
         let mut known = self.way.lock().await;
+        // Whoever was before us in the line has just asked in vain, and so would we, one by one.
+        if known.server_name.is_none() && self.failures.load(Ordering::Acquire) != failures {
+            return Err(TokenProxyError::NoCertificate { url: self.url.clone(), source: None });
+        }
         let server_name = if let Some(name) = &known.server_name {
             name.clone()
         } else {
-            let certificate = self.fetch_certificate(roots.as_deref()).await?;
+            let certificate = self.fetch_certificate(roots.as_deref()).await;
+            let certificate = certificate.inspect_err(|_| {
+                self.failures.fetch_add(1, Ordering::Release);
+            })?;
             let cluster = parse_cluster_id(&certificate).ok_or(TokenProxyError::NoClusterId)?;
             let name = server_name_of(&cluster);
             tracing::info!(url = %self.url, server_name = name, "found the token proxy");
@@ -209,7 +220,7 @@ impl TokenProxy {
         let client = with_roots(client_builder().tls_info(true), roots)?.build();
         let client = client.map_err(TokenProxyError::Client)?;
         let failed = |source| TokenProxyError::NoCertificate { url: self.url.clone(), source };
-        let answer = client.get(self.url.clone()).send().await;
+        let answer = client.get(self.url.clone()).timeout(CERTIFICATE_TIMEOUT).send().await;
         let answer = answer.map_err(|error| failed(Some(error)))?;
         let shown = answer.extensions().get::<TlsInfo>().and_then(TlsInfo::peer_certificate);
         shown.map(<[u8]>::to_vec).ok_or_else(|| failed(None))
@@ -355,6 +366,8 @@ const LABEL_PREFIX: &str = "a";
 const DOMAIN: &str = ".ests.aks";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
+/// Less than an attempt for a token may take, so that whoever waits learns what the matter is.
+const CERTIFICATE_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use azure_core::credentials::TokenCredential as _;
-use azure_core::http::Transport;
+use azure_core::http::{Method, Request, Transport};
 use lanyard_credential::{
     HeldTokenCredential, TokenError, TokenProxy, TokenProxySettings, TokenTransport,
     TokenTransportOptions,
@@ -156,4 +156,33 @@ async fn a_cluster_without_a_name_is_told_how_to_give_one() {
     }
     assert!(told.contains("no name in the API server's certificate"), "{told}");
     assert!(error.hint().unwrap().contains("--sni-name"), "{:?}", error.hint());
+}
+
+#[tokio::test]
+async fn those_who_wait_for_the_server_name_share_the_failure_to_find_it() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(Mutex::new(0));
+    let counted = Arc::clone(&asked);
+    drop(tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            *counted.lock().unwrap() += 1;
+            drop(stream);
+        }
+    }));
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.crt");
+    fs::write(&ca_file, certify(&["localhost"]).0).unwrap();
+    let mut settings = TokenProxySettings::default();
+    settings.url = Some(format!("https://{address}"));
+    settings.ca_file = Some(ca_file);
+    let client = TokenProxy::parse(settings).unwrap().into_client();
+    let request = Request::new("https://login.example/t/token".parse().unwrap(), Method::Post);
+    let all = (0..8).map(|_| client.execute_request(&request));
+    let outcomes = futures::future::join_all(all).await;
+    assert!(outcomes.iter().all(Result::is_err));
+    assert_eq!(*asked.lock().unwrap(), 1);
+    // Whoever comes later asks anew.
+    client.execute_request(&request).await.unwrap_err();
+    assert_eq!(*asked.lock().unwrap(), 2);
 }
