@@ -20,6 +20,9 @@ const LARGEST: u64 = 1 << 20;
 /// two, so this adds little.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
+/// How often it is told that the file is not the policy in use.
+const TELL_EVERY: Duration = Duration::from_hours(1);
+
 /// Keeps the policy in use. A file that becomes unreadable changes nothing: the last good policy
 /// stays, and that is said.
 #[derive(Debug)]
@@ -115,6 +118,7 @@ impl PolicyKeeper {
         if self.path.is_none() {
             return;
         }
+        let mut told_at = None;
         loop {
             clock.sleep(LOOK_EVERY).await;
             let keeper = Arc::clone(&self);
@@ -122,6 +126,24 @@ impl PolicyKeeper {
                 Ok(outcome) => Self::tell(outcome, &audit),
                 Err(error) => tracing::error!(%error, "the policy file was not looked at"),
             }
+            self.tell_again(clock.monotonic(), &mut told_at);
+        }
+    }
+
+    /// A bad file is harmless until this process ends; that has to be known before it does.
+    fn tell_again(&self, now: Duration, told_at: &mut Option<Duration>) {
+        let Some(problem) = self.problem() else {
+            *told_at = None;
+            return;
+        };
+        // The first time is told with what changed.
+        let since = *told_at.get_or_insert(now);
+        if now.saturating_sub(since) >= TELL_EVERY {
+            *told_at = Some(now);
+            tracing::error!(
+                "{problem}; the policy that was in use before is still in use, and the next start \
+                 on this node will fail",
+            );
         }
     }
 
