@@ -33,6 +33,8 @@ pub enum Trouble {
     Status(u16),
     /// It is not reached.
     Unreachable,
+    /// It takes the request and says nothing, until the transport gives it up.
+    Silent,
 }
 
 /// A part of Azure.
@@ -246,10 +248,12 @@ impl FakeAzure {
         }
     }
 
+    fn is_silent(&self, request: &Request) -> bool {
+        self.state.lock().trouble.get(&part_of(request)) == Some(&Trouble::Silent)
+    }
+
     fn answer(&self, request: &Request) -> Option<(u16, Headers, String)> {
-        let url = request.url();
-        let host = url.host_str().unwrap_or_default();
-        let part = if host.ends_with(VAULTS) { Part::Vaults } else { Part::Tokens };
+        let part = part_of(request);
         let mut state = self.state.lock();
         match part {
             Part::Vaults => {
@@ -260,7 +264,7 @@ impl FakeAzure {
                 let identity = identity_in(request);
                 state.token_requests.push(identity.clone());
                 match state.trouble.get(&part) {
-                    Some(Trouble::Unreachable) => None,
+                    Some(Trouble::Unreachable | Trouble::Silent) => None,
                     Some(Trouble::Status(status)) => Some((*status, Headers::new(), String::new())),
                     None => {
                         let token = URL_SAFE_NO_PAD.encode(identity);
@@ -296,6 +300,10 @@ impl HttpClient for FakeAzure {
             Some((status, headers, body)) => {
                 Ok(AsyncRawResponse::from_bytes(StatusCode::from(status), headers, body))
             }
+            None if self.is_silent(request) => {
+                self.clock.sleep(READ_TIMEOUT).await;
+                Err(Error::with_message(ErrorKind::Io, "no answer"))
+            }
             None => Err(Error::with_message(ErrorKind::Connection, "connection refused")),
         }
     }
@@ -314,7 +322,7 @@ impl State {
         let identity = String::from_utf8_lossy(&token.unwrap_or_default()).into_owned();
         let mut headers = Headers::new();
         let status = match self.trouble.get(&Part::Vaults) {
-            Some(Trouble::Unreachable) => 0,
+            Some(Trouble::Unreachable | Trouble::Silent) => 0,
             Some(Trouble::Status(status)) => *status,
             None if self.is_throttled(&target, now) => {
                 if let Some(pause) = self.limit.and_then(|limit| limit.retry_after) {
@@ -369,6 +377,11 @@ impl State {
     }
 }
 
+fn part_of(request: &Request) -> Part {
+    let host = request.url().host_str().unwrap_or_default();
+    if host.ends_with(VAULTS) { Part::Vaults } else { Part::Tokens }
+}
+
 /// As whom a token is asked for.
 fn identity_in(request: &Request) -> String {
     let url = request.url();
@@ -420,6 +433,8 @@ pub fn secret_proofs(client_id: &str, secret: &str) -> Proofs {
     Proofs { secrets: PublishSecrets(secrets), ..Proofs::default() }
 }
 
+/// As the transport of the program has it.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
 /// Of the public cloud.
 const VAULTS: &str = "vault.azure.net";
 /// 2026-11-21T12:00:00Z.

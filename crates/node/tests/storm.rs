@@ -321,6 +321,35 @@ async fn pods_start_through_an_hour_without_the_vault_where_the_class_opts_in() 
     }
 }
 
+#[tokio::test]
+async fn a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits() {
+    let azure = FakeAzure::new();
+    let node = Node::new(&azure, 0, &[("lanyard.dev/serve-stale", "4h")]);
+    mount_all(&azure, std::slice::from_ref(&node), VOLUMES).await;
+    node.rotate_always();
+    azure.pass(INTERVAL * 2).await;
+    azure.trouble(Part::Vaults, Some(Trouble::Silent));
+    azure.forget_calls();
+    let mut classes = node.classes.keys().cycle().cloned();
+    let mut took = Vec::new();
+    for _ in 0..20 {
+        let class = classes.next().unwrap();
+        took.push(azure.drive(Arc::clone(&node).mount(class.clone())).await);
+        assert!(node.volumes.lock()[&target(&class)].stale_since.is_some());
+        azure.pass(Duration::from_mins(1)).await;
+    }
+    // The publisher gives up after 100 s.
+    assert!(took.iter().all(|took| *took < Duration::from_secs(100)), "{took:?}");
+    // Once it is known, nobody but the probe waits for it.
+    let quick = took.iter().filter(|took| **took < Duration::from_secs(5)).count();
+    assert!(quick >= 12, "{took:?}");
+
+    azure.trouble(Part::Vaults, None);
+    let end = azure.clock().now();
+    azure.pass(INTERVAL * 2).await;
+    assert_eq!(node.looked_at_since(end), VOLUMES);
+}
+
 /// The bounds that classes have, so that the simulation and the node agree about them.
 #[test]
 fn the_interval_of_the_simulation_is_the_default() {
