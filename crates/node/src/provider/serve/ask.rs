@@ -13,6 +13,10 @@ use crate::provider::attributes::{
 use crate::provider::tokens::{JsonPlace, parse, parse_secrets, parse_tokens};
 use crate::provider::{FillRequest, ObjectVersion, Urgency};
 
+/// What `secrets-store-sync-controller` sends instead of a target. A driver's is a directory of the
+/// kubelet.
+const CONTROLLER_TARGET: &str = "/mnt/secrets-store";
+
 /// A mount that a driver asks for.
 #[derive(Debug)]
 pub(crate) struct MountAsk {
@@ -71,8 +75,11 @@ impl MountAsk {
         let tokens = tokens.as_ref().map_or("", |text| text.as_str());
         let tokens = parse_tokens(tokens).map_err(AskProblem::Tokens)?;
         let current = std::mem::take(&mut request.current_object_version).into_iter();
+        // The controller names no class, so what looks like a name is a parameter of its author.
+        let is_controller = request.target_path == CONTROLLER_TARGET;
+        let class_name = attributes.get(CLASS).filter(|_| !is_controller).cloned();
         Ok(Self {
-            class: class_of(&namespace, &attributes),
+            class: class_of(&namespace, class_name, &attributes),
             pod: Pod { namespace, name, uid, service_account },
             attributes,
             proofs: Proofs { tokens, secrets },
@@ -109,10 +116,14 @@ impl MountAsk {
 }
 
 /// The class behind the attributes: everything that is not the kubelet's is a parameter.
-fn class_of(namespace: &str, attributes: &BTreeMap<String, String>) -> SecretProviderClass {
+fn class_of(
+    namespace: &str,
+    name: Option<String>,
+    attributes: &BTreeMap<String, String>,
+) -> SecretProviderClass {
     let mut class = SecretProviderClass::default();
     class.metadata.namespace = Some(namespace.to_owned());
-    class.metadata.name = attributes.get(CLASS).cloned();
+    class.metadata.name = name;
     class.spec.provider = Some(SecretProviderClass::AZURE.to_owned());
     let parameters =
         attributes.iter().filter(|(key, _)| !key.starts_with(KUBELET) && *key != CLASS);

@@ -75,7 +75,8 @@ async fn a_driver_is_answered_with_modes_from_the_file_or_the_request() {
 async fn the_sync_controller_and_a_rotating_driver_are_served() {
     let provider = Arc::new(Remembering::default());
     let served = ServedProvider::new(Arc::<Remembering>::clone(&provider));
-    let mut controller = message(&format!("{{{POD}}}"));
+    // A class of the sync controller cannot pass for another one.
+    let mut controller = message(&format!(r#"{{{POD},"secretProviderClass":"trusted"}}"#));
     controller.secrets = "{}".to_owned();
     controller.target_path = "/mnt/secrets-store".to_owned();
     served.mount(Request::new(controller)).await.unwrap();
