@@ -127,7 +127,8 @@ impl VaultCloud {
         let path = PathBuf::from(file.ok_or(CloudError::NoFile)?);
         let (named, directory) = (path.clone(), directory.to_owned());
         let read = tokio::task::spawn_blocking(move || read_environment(&named, &directory)).await;
-        let failed = |ended| CloudError::File { path: path.clone(), source: io::Error::other(ended) };
+        let failed =
+            |ended| CloudError::File { path: path.clone(), source: io::Error::other(ended) };
         let content = read.map_err(failed)??;
         Self::parse(&content).map_err(|problem| CloudError::Content { path, problem })
     }

@@ -173,7 +173,10 @@ impl StaleCache {
             return;
         };
         if sealed.bytes.len() > LARGEST_CONTENT {
-            tracing::warn!(bytes = sealed.bytes.len(), "an entry is too large for the sealed cache");
+            tracing::warn!(
+                bytes = sealed.bytes.len(),
+                "an entry is too large for the sealed cache"
+            );
             return;
         }
         if let Err(error) = self.store.put(id, sealed).await {

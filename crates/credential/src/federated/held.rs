@@ -209,7 +209,10 @@ mod tests {
         bench.clock.advance(Duration::from_mins(5));
         assert_eq!(get(&bench, &credential).await.unwrap(), "t");
         let asked = bench.script.requests();
-        assert_eq!(bench.script.seen(asked - 1).field("client_assertion").unwrap(), jwt(NOW + 3_600));
+        assert_eq!(
+            bench.script.seen(asked - 1).field("client_assertion").unwrap(),
+            jwt(NOW + 3_600)
+        );
     }
 
     #[tokio::test]

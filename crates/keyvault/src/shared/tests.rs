@@ -66,9 +66,10 @@ impl World {
         tokio::spawn(async move { world.read(key, demand).await })
     }
 
-    /// When the value that is told apart by `number` was asked for.
+    /// When the value that is given was asked for.
     async fn read_at(&self, demand: Demand) -> Timestamp {
-        let fetch = || -> BoxFuture<'static, Result<usize, VaultError>> { Box::pin(async { Ok(0) }) };
+        let fetch =
+            || -> BoxFuture<'static, Result<usize, VaultError>> { Box::pin(async { Ok(0) }) };
         self.reads.read("a", demand, |_| None, fetch).await.unwrap().read_at()
     }
 

@@ -76,7 +76,10 @@ impl FilledVolumes {
 
 impl fmt::Debug for ServedProvider {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ServedProvider").field("provider", &self.provider).finish_non_exhaustive()
+        formatter
+            .debug_struct("ServedProvider")
+            .field("provider", &self.provider)
+            .finish_non_exhaustive()
     }
 }
 

@@ -94,9 +94,8 @@ async fn a_driver_that_never_says_what_is_mounted_is_rotating_once_its_volume_wa
     provider.refusal = Some(refusal);
     let failing = ServedProvider::new(Arc::new(provider));
     let ask = |uid: &str, vault: &str, target: &str| {
-        let attributes = format!(
-            r#"{{{POD},"csi.storage.k8s.io/pod.uid":"{uid}","keyvaultName":"{vault}"}}"#
-        );
+        let attributes =
+            format!(r#"{{{POD},"csi.storage.k8s.io/pod.uid":"{uid}","keyvaultName":"{vault}"}}"#);
         MountRequest { target_path: target.to_owned(), ..message(&attributes) }
     };
     failing.mount(Request::new(ask("u", "kv", "/target"))).await.unwrap_err();
