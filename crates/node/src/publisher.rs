@@ -200,10 +200,11 @@ impl Publisher {
         let engine = Arc::clone(&self.engine);
         let leaving = engine.lanes.leave(target);
         let turn = engine.lanes.turn(target).await;
+        // Whoever asks a source from now on comes after this and wants the volume anew.
+        drop(leaving);
         let (volume_id, target) = (volume_id.to_owned(), target.to_owned());
         let work = async move {
             let withdrawn = engine.withdraw(turn, &volume_id, &target).await;
-            drop(leaving);
             engine.desk.fuse.reach(Step::Answer);
             withdrawn
         };

@@ -13,7 +13,14 @@ use super::state::VolumeState;
 
 /// The lanes of all targets that something is known about.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lanes(Arc<Mutex<HashMap<PathBuf, Arc<Lane>>>>);
+pub(super) struct Lanes(Arc<Mutex<HashMap<PathBuf, Entry>>>);
+
+/// A lane, and how many hold it.
+#[derive(Debug, Default)]
+struct Entry {
+    lane: Arc<Lane>,
+    holders: usize,
+}
 
 /// The lane of one target.
 #[derive(Debug, Default)]
@@ -28,45 +35,65 @@ pub(super) struct Lane {
 /// The right to do something about a target. Nobody else does anything about it meanwhile.
 #[derive(Debug)]
 pub(super) struct Turn {
-    lanes: Lanes,
-    target: PathBuf,
-    lane: Arc<Lane>,
+    // Dropped in this order: whoever is next has the lane before it may be forgotten.
     mounted: OwnedMutexGuard<Option<Mounted>>,
+    held: Held,
 }
 
 /// The wish to take the volume of a lane away, while it lasts.
 #[derive(Debug)]
-pub(super) struct Leaving(Arc<Lane>);
+pub(super) struct Leaving(Held);
+
+/// A lane, as somebody holds it who has a turn, waits for one or wants the volume away. The last
+/// one of them forgets it, unless something is mounted.
+#[derive(Debug)]
+struct Held {
+    lanes: Lanes,
+    target: PathBuf,
+    lane: Arc<Lane>,
+}
 
 impl Lanes {
     /// Waits until it is one's turn. Who stops waiting takes none.
     pub(super) async fn turn(&self, target: &Path) -> Turn {
-        let lane = self.lane(target);
-        let mounted = Arc::clone(&lane.gate).lock_owned().await;
-        Turn { lanes: self.clone(), target: target.to_owned(), lane, mounted }
+        let held = self.held(target);
+        let mounted = Arc::clone(&held.lane.gate).lock_owned().await;
+        Turn { mounted, held }
     }
 
     /// Says that the volume is to go: a source that is being asked for it is not waited for.
     pub(super) fn leave(&self, target: &Path) -> Leaving {
-        let lane = self.lane(target);
-        lane.leaving.send_modify(|count| *count = count.saturating_add(1));
-        Leaving(lane)
+        let held = self.held(target);
+        held.lane.leaving.send_modify(|count| *count = count.saturating_add(1));
+        Leaving(held)
     }
 
     /// What is known about every mounted volume, sorted by target.
     pub(super) fn states(&self) -> Vec<Arc<VolumeState>> {
-        let states = self.0.lock().values().filter_map(|lane| lane.state.read().clone()).collect();
-        let mut states: Vec<Arc<VolumeState>> = states;
+        let entries = self.0.lock();
+        let states = entries.values().filter_map(|entry| entry.lane.state.read().clone());
+        let mut states: Vec<Arc<VolumeState>> = states.collect();
+        drop(entries);
         states.sort_by(|one, other| one.target.cmp(&other.target));
         states
     }
 
     pub(super) fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
-        self.0.lock().get(target).and_then(|lane| lane.state.read().clone())
+        self.0.lock().get(target).and_then(|entry| entry.lane.state.read().clone())
     }
 
-    fn lane(&self, target: &Path) -> Arc<Lane> {
-        Arc::clone(self.0.lock().entry(target.to_owned()).or_default())
+    fn held(&self, target: &Path) -> Held {
+        let mut entries = self.0.lock();
+        let entry = entries.entry(target.to_owned()).or_default();
+        entry.holders = entry.holders.saturating_add(1);
+        let lane = Arc::clone(&entry.lane);
+        Held { lanes: self.clone(), target: target.to_owned(), lane }
+    }
+
+    /// How many lanes there are, those of volumes that are not mounted included.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().len()
     }
 }
 
@@ -75,13 +102,10 @@ impl Turn {
         &mut self.mounted
     }
 
-    /// Comes back when somebody wants to take the volume away.
+    /// Comes back when somebody wants to take the volume away while the turn lasts.
     pub(super) fn left(&self) -> impl Future<Output = ()> + Send + 'static {
-        let mut leaving = self.lane.leaving.subscribe();
-        let lane = Arc::clone(&self.lane);
+        let mut leaving = self.held.lane.leaving.subscribe();
         async move {
-            // The sender lives as long as the lane.
-            let _lane = lane;
             if leaving.wait_for(|count| *count > 0).await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -92,19 +116,24 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let state = self.mounted.as_ref().map(|mounted| Arc::new(mounted.state()));
-        let is_empty = state.is_none();
-        *self.lane.state.write() = state;
-        let mut lanes = self.lanes.0.lock();
-        // Whoever waits for a turn holds the lane too, and forgets it in its place.
-        if is_empty && Arc::strong_count(&self.lane) == 2 {
-            lanes.remove(&self.target);
-        }
+        *self.held.lane.state.write() = state;
     }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        self.0.leaving.send_modify(|count| *count = count.saturating_sub(1));
+        self.0.lane.leaving.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut entries = self.lanes.0.lock();
+        let Some(entry) = entries.get_mut(&self.target) else { return };
+        entry.holders = entry.holders.saturating_sub(1);
+        if entry.holders == 0 && entry.lane.state.read().is_none() {
+            entries.remove(&self.target);
+        }
     }
 }
 
@@ -121,9 +150,9 @@ mod tests {
         tokio::pin!(second);
         assert!(futures::poll!(&mut second).is_pending());
         drop(first);
-        assert_eq!(lanes.0.lock().len(), 1);
+        assert_eq!(lanes.count(), 1);
         drop(second.await);
-        assert_eq!(lanes.0.lock().len(), 0);
+        assert_eq!(lanes.count(), 0);
     }
 
     #[tokio::test]
@@ -138,7 +167,31 @@ mod tests {
         }
         drop(first);
         drop(lanes.turn(target).await);
-        assert_eq!(lanes.0.lock().len(), 0);
+        assert_eq!(lanes.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_lane_is_forgotten_by_who_stops_waiting_last() {
+        let lanes = Lanes::default();
+        let target = Path::new("/a");
+        let first = lanes.turn(target).await;
+        let mut second = Box::pin(lanes.turn(target));
+        assert!(futures::poll!(&mut second).is_pending());
+        drop(first);
+        assert_eq!(lanes.count(), 1);
+        drop(second);
+        assert_eq!(lanes.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_lane_is_forgotten_by_who_wanted_the_volume_away_if_the_turn_ended_before() {
+        let lanes = Lanes::default();
+        let target = Path::new("/a");
+        let leaving = lanes.leave(target);
+        drop(lanes.turn(target).await);
+        assert_eq!(lanes.count(), 1);
+        drop(leaving);
+        assert_eq!(lanes.count(), 0);
     }
 
     #[tokio::test]

@@ -156,6 +156,7 @@ async fn unpublish_takes_everything_away_and_can_be_repeated() {
         publisher.unpublish("csi-1", &target).await.unwrap();
         assert!(!target.exists());
         assert_eq!((node.layers(&target), publisher.states().len()), (0, 0));
+        assert_eq!(publisher.engine.lanes.count(), 0, "nothing is remembered of what is gone");
     }
     assert_eq!(open.metadata().unwrap().len(), 0, "content is emptied, whoever has it open");
     assert_eq!(*node.listener.forgotten.lock(), [target.clone(), target.clone()]);
