@@ -80,7 +80,7 @@ pub use publisher::{
 };
 pub use registration::{RegistrationRefused, RegistrationSettings};
 pub use reporter::{
-    NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,
+    Looked, NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,
 };
 pub use server::{NodeServer, NodeServerParts, NodeServerSettings, ServeError, liveness};
 pub use step::{Step, Work};

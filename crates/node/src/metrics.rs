@@ -12,8 +12,6 @@ mod labels;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,17 +21,17 @@ use lanyard_telemetry::prometheus_client::metrics::family::Family;
 use lanyard_telemetry::prometheus_client::metrics::histogram::Histogram;
 use lanyard_telemetry::prometheus_client::registry::Registry;
 use lanyard_vocabulary::OutcomeCode;
-use parking_lot::Mutex;
 
 use self::classes::Classes;
 pub use self::counted::{CountedProvider, CountedReporter};
 use self::dropped::DroppedEvents;
 use self::labels::{
-    CodeLabels, GrpcLabels, Name, Names, Os, PolicyLabels, ProviderLabels, PublishErrorLabels,
+    CodeLabels, GrpcLabels, Names, Os, PolicyLabels, ProviderLabels, PublishErrorLabels,
     RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
 };
 use crate::kubernetes::EventQueue;
-use crate::reporter::VolumeReport;
+use crate::publisher::Publisher;
+use crate::reporter::Looked;
 
 pub use self::labels::{PolicyDecision, ReadKind, StatusWrite};
 
@@ -63,7 +61,6 @@ struct Families {
     policy: Family<PolicyLabels, Counter>,
     events: OnceLock<EventQueue>,
     classes: Classes,
-    filled_by: Mutex<BTreeMap<PathBuf, Name>>,
 }
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -92,7 +89,6 @@ impl NodeMetrics {
             policy: Family::default(),
             events: OnceLock::new(),
             classes: Classes::new(clock),
-            filled_by: Mutex::default(),
         }))
     }
 
@@ -131,11 +127,10 @@ impl NodeMetrics {
         registry.register_collector(Box::new(it.classes.clone()));
     }
 
-    /// A publish ended. Masked failures of a mounted volume are rotations, not publishes.
-    pub fn published(&self, target: &Path, result: Result<(), OutcomeCode>) {
-        let filled_by = self.0.filled_by.lock().get(target).cloned();
-        // Upstream leaves the label empty as well where no provider was found.
-        let provider = filled_by.unwrap_or_else(Name::none);
+    /// A publish ended; `provider` is who fills the volume, as its class says. Masked failures of
+    /// a mounted volume are rotations, not publishes.
+    pub fn published(&self, provider: Option<&str>, result: Result<(), OutcomeCode>) {
+        let provider = self.0.providers.bounded(provider, result.is_ok());
         let os_type = Os::Linux;
         if let Err(code) = result {
             let (provider, error_type) = (provider.clone(), code.name());
@@ -155,12 +150,12 @@ impl NodeMetrics {
         }
     }
 
-    /// A mounted volume was looked after: it `Ok(true)` got something newer, `Ok(false)` held the
-    /// newest.
-    pub fn rotated(&self, provider: &str, took: Duration, result: Result<bool, OutcomeCode>) {
-        let provider = self.0.providers.bounded(provider);
-        let (os_type, rotated) = (Os::Linux, matches!(result, Ok(true)));
-        if let Err(code) = result {
+    /// A mounted volume was looked after.
+    pub fn looked(&self, look: &Looked) {
+        let outcome = look.outcome;
+        let provider = self.0.providers.bounded(look.provider.as_deref(), outcome.is_ok());
+        let (os_type, rotated) = (Os::Linux, outcome == Ok(true));
+        if let Err(code) = outcome {
             let (provider, error_type) = (provider.clone(), code.name());
             let labels = RotationErrorLabels { provider, error_type, os_type, rotated };
             self.0.rotation_error.get_or_create(&labels).inc();
@@ -168,12 +163,10 @@ impl NodeMetrics {
         }
         self.0.rotation.get_or_create(&RotationLabels { provider, os_type, rotated }).inc();
         let labels = SystemLabels { os_type };
-        self.0.rotation_duration.get_or_create(&labels).observe(took.as_secs_f64());
-    }
-
-    /// A new version was swapped in, so long after it was made in the vault.
-    pub fn swapped_after(&self, lag: Duration) {
-        self.0.rotation_lag.observe(lag.as_secs_f64());
+        self.0.rotation_duration.get_or_create(&labels).observe(look.took.as_secs_f64());
+        for lag in &look.lags {
+            self.0.rotation_lag.observe(lag.as_secs_f64());
+        }
     }
 
     /// Something went wrong that none of the other numbers tells.
@@ -234,27 +227,10 @@ impl NodeMetrics {
         self.0.grpc_request.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// The volume at `target` was found to hold the newest content of its class. The page tells
-    /// the oldest look and the first end of each class.
-    pub fn volume_checked(&self, target: &Path, namespace: &str, class: &str) {
-        self.0.classes.checked(target, namespace, class);
-    }
-
-    /// How a mounted volume is.
-    pub fn volume_reported(&self, report: &VolumeReport) {
-        self.0.classes.reported(report);
-    }
-
-    /// The volume is gone.
-    pub fn volume_gone(&self, target: &Path) {
-        self.0.classes.remove(target);
-        self.0.filled_by.lock().remove(target);
-    }
-
-    /// Remembers who fills the volume at `target`.
-    fn filled_by(&self, target: &Path, provider: &str) {
-        let provider = self.0.providers.bounded(provider);
-        self.0.filled_by.lock().insert(target.to_owned(), provider);
+    /// Tells from now on how the volumes of this publisher are. The page tells the oldest look and
+    /// the first end of each class.
+    pub fn watch_volumes(&self, publisher: &Publisher) {
+        self.0.classes.watch(publisher.watched());
     }
 }
 

@@ -34,6 +34,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::OutcomeCode;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 pub use failure::PublishFailure;
@@ -175,9 +176,19 @@ impl Publisher {
     /// What was begun is finished. Who is dropped while another works on the same target has no
     /// effect.
     pub async fn publish(&self, order: MountOrder) -> Result<(), PublishFailure> {
+        self.publish_within(order, None).await
+    }
+
+    /// The same; the permit is held until the work is done, though the caller may be gone by then.
+    pub(crate) async fn publish_within(
+        &self,
+        order: MountOrder,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<(), PublishFailure> {
         let engine = Arc::clone(&self.engine);
         let turn = engine.lanes.turn(&order.target).await;
         let work = async move {
+            let _permit = permit;
             let (pod, class) = (order.pod.clone(), order.class_name.clone());
             let published = engine.publish(turn, order).await;
             engine.desk.fuse.reach(Step::Answer);
@@ -191,7 +202,8 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// Where something of it could not be removed; always `INTERNAL`, and to be tried again.
+    /// Where something of it could not be removed: `INTERNAL`, or `UNAVAILABLE` where the work
+    /// broke off; in any case to be tried again.
     ///
     /// # Cancel safety
     ///
@@ -235,6 +247,14 @@ impl Publisher {
         self.engine.lanes.states()
     }
 
+    /// The same for who looks again and again; it keeps nothing of the publisher alive but that.
+    pub(crate) fn watched(
+        &self,
+    ) -> impl Fn() -> Vec<Arc<VolumeState>> + Send + Sync + 'static + use<> {
+        let lanes = self.engine.lanes.clone();
+        move || lanes.states()
+    }
+
     /// What is known about the volume at `target`.
     pub fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
         self.engine.lanes.state(target)
@@ -273,10 +293,30 @@ struct Engine {
 }
 
 impl Engine {
+    /// A failure is final for the kubelet only where nothing is mounted: it would forget the
+    /// volume, and kubelets before 1.34.4 and 1.35.4 would clear the directory of a running pod.
     async fn publish(&self, mut turn: Turn, order: MountOrder) -> Result<(), PublishFailure> {
         let place = self.place(&order.target)?;
-        if self.is_intact(&mut turn).await? {
-            self.keep(&mut turn, order).await;
+        let was_mounted = turn.mounted().is_some();
+        match self.bring(&mut turn, place.clone(), order).await {
+            Err(failure) if failure.is_final() => {
+                let look = move || !matches!(place.mount_id(), Ok(None));
+                let is_mounted = was_mounted || blocking(look).await.unwrap_or(true);
+                Err(if is_mounted { failure.not_final() } else { failure })
+            }
+            brought => brought,
+        }
+    }
+
+    /// Brings the volume about that is ordered.
+    async fn bring(
+        &self,
+        turn: &mut Turn,
+        place: Place,
+        order: MountOrder,
+    ) -> Result<(), PublishFailure> {
+        if self.is_intact(turn).await? {
+            self.keep(turn, order).await;
             return Ok(());
         }
         let Survey { plan, found } = self.survey(&place).await?;
@@ -287,11 +327,11 @@ impl Engine {
                 let known = order.clone();
                 let take = move || found.and_then(|it| it.into_mounted(&desk, place, Some(known)));
                 *turn.mounted() = blocking(take).await?;
-                self.keep(&mut turn, order).await;
+                self.keep(turn, order).await;
                 Ok(())
             }
-            Plan::Complete => self.complete(&mut turn, (place, found), order).await,
-            Plan::Mount | Plan::Uncover => self.mount(&mut turn, place, order).await,
+            Plan::Complete => self.complete(turn, (place, found), order).await,
+            Plan::Mount | Plan::Uncover => self.mount(turn, place, order).await,
         }
     }
 
@@ -305,7 +345,9 @@ impl Engine {
         let mounted = match self.fetch(turn.left(), &order, Urgency::Mount, &[]).await {
             Ok(supply) => {
                 let (desk, order) = (self.desk.clone(), order.clone());
-                blocking(move || disk::mount(&desk, place, order, supply)).await?
+                let provider = Arc::clone(&supply.provider);
+                let mounted = blocking(move || disk::mount(&desk, place, order, supply)).await?;
+                of_provider(provider, mounted)
             }
             Err(failure) => Err(failure),
         };
@@ -325,7 +367,8 @@ impl Engine {
         let mounted = match self.fetch(turn.left(), &order, Urgency::Mount, &[]).await {
             Ok(supply) => {
                 let (desk, order) = (self.desk.clone(), order.clone());
-                blocking(move || {
+                let provider = Arc::clone(&supply.provider);
+                let mounted = blocking(move || {
                     let lost = || PublishFailure::new(OutcomeCode::FailedToMount, "it went away");
                     let found = found.ok_or_else(lost)?;
                     let mut mounted =
@@ -333,13 +376,12 @@ impl Engine {
                     disk::refill(&desk, &mut mounted, supply)?;
                     Ok(mounted)
                 })
-                .await?
+                .await?;
+                of_provider(provider, mounted)
             }
             Err(failure) => Err(failure),
         };
-        let mounted = mounted
-            .map_err(PublishFailure::not_final)
-            .inspect_err(|failure| self.tell_failure(&order, failure))?;
+        let mounted = mounted.inspect_err(|failure| self.tell_failure(&order, failure))?;
         *turn.mounted() = Some(mounted);
         self.report_first(turn).await;
         Ok(())
@@ -372,6 +414,17 @@ impl Engine {
     }
 }
 
+/// Notes whose work it was.
+fn of_provider(
+    provider: Arc<str>,
+    mounted: Result<Mounted, PublishFailure>,
+) -> Result<Mounted, PublishFailure> {
+    match mounted {
+        Ok(mounted) => Ok(Mounted { provider: Some(provider), ..mounted }),
+        Err(failure) => Err(PublishFailure { provider: Some(provider), ..failure }),
+    }
+}
+
 /// Sees work through to its end, whatever becomes of the caller.
 async fn finish<T: Send + 'static>(
     work: impl Future<Output = Result<T, PublishFailure>> + Send + 'static,
@@ -391,6 +444,6 @@ fn broken(error: &tokio::task::JoinError) -> PublishFailure {
     // The payload of a panic may hold anything; it is not repeated.
     let what = if error.is_panic() { "broke off" } else { "was stopped" };
     let message = format!("the work on the volume {what} inside the node plugin");
-    PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message)
-        .told_as(tonic::Code::Internal)
+    // Nobody knows what is mounted now.
+    PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message).not_final()
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -26,8 +28,24 @@ pub trait Reporter: fmt::Debug + Send + Sync {
     /// be told is logged.
     fn tell(&self, notice: Notice);
 
+    /// A look for newer content of a mounted volume ended. For those who count.
+    fn looked(&self, _look: &Looked) {}
+
     /// The volume is gone.
     fn forget(&self, target: &std::path::Path);
+}
+
+/// How a look for newer content of a mounted volume ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Looked {
+    /// The provider, as the class names it; nothing where no class was found.
+    pub provider: Option<Arc<str>>,
+    /// How long it took until readers saw what came of it.
+    pub took: Duration,
+    /// Whether readers see something newer now.
+    pub outcome: Result<bool, OutcomeCode>,
+    /// How long after they were made in the vault new versions were seen by readers.
+    pub lags: Vec<Duration>,
 }
 
 /// How a mounted volume is.

@@ -78,6 +78,7 @@ pub struct NodeServer {
 impl NodeServer {
     /// A node that does not serve yet, and is not ready for that reason.
     pub fn new(settings: NodeServerSettings, parts: NodeServerParts) -> Self {
+        parts.metrics.watch_volumes(&parts.publisher);
         let registration = parts.readiness.gate("registration", "the kubelet did not come yet");
         if settings.registration.is_none() {
             registration.open();

@@ -43,20 +43,26 @@ impl NodeService {
 
     async fn publish(&self, order: MountOrder) -> Result<(), PublishFailure> {
         let target = order.target.clone();
-        // It is never closed; without a slot the work would go on as well.
-        let _slot = self.slots.acquire().await.ok();
-        let result = self.publisher.publish(order).await;
-        let code = result.as_ref().err().map(|failure| failure.code);
-        self.metrics.published(&target, code.map_or(Ok(()), Err));
+        // It is never closed; without a slot the work would go on as well. It is taken for the
+        // work, not for the call: the caller may go away before.
+        let slot = Arc::clone(&self.slots).acquire_owned().await.ok();
+        let result = self.publisher.publish_within(order, slot).await;
+        match &result {
+            Ok(()) => {
+                let filled_by = self.publisher.state(&target).and_then(|it| it.provider.clone());
+                self.metrics.published(filled_by.as_deref(), Ok(()));
+            }
+            Err(failure) if failure.is_departure() => {}
+            Err(failure) => {
+                self.metrics.published(failure.provider.as_deref(), Err(failure.code));
+            }
+        }
         result.inspect_err(|failure| complain("publish", failure))
     }
 
     async fn unpublish(&self, volume: &str, target: &Path) -> Result<(), PublishFailure> {
         let result = self.publisher.unpublish(volume, target).await;
         self.metrics.unpublished(result.is_ok());
-        if result.is_ok() {
-            self.metrics.volume_gone(target);
-        }
         result.inspect_err(|failure| complain("unpublish", failure))
     }
 }
@@ -67,9 +73,12 @@ impl Node for NodeService {
         &self,
         request: Request<NodePublishVolumeRequest>,
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
-        let order = self.rules.parse_publish(request.into_inner()).map_err(|refused| {
-            self.metrics.published(Path::new(""), Err(OutcomeCode::InvalidRequest));
-            refusal("publish", &refused)
+        let request = request.into_inner();
+        let target = request.target_path.clone();
+        let order = self.rules.parse_publish(request).map_err(|refused| {
+            self.metrics.published(None, Err(OutcomeCode::InvalidRequest));
+            let is_mounted = self.publisher.state(Path::new(&target)).is_some();
+            refusal("publish", &refused, is_mounted)
         })?;
         let (volume, pod) = (order.volume_id.as_str(), order.pod.to_string());
         let span = tracing::info_span!("csi.publish", volume, pod, class = order.class_name);
@@ -86,7 +95,7 @@ impl Node for NodeService {
         let parsed = self.rules.parse_unpublish(volume_id, target_path);
         let (volume, target) = parsed.map_err(|refused| {
             self.metrics.unpublished(false);
-            refusal("unpublish", &refused)
+            refusal("unpublish", &refused, false)
         })?;
         let span = tracing::info_span!("csi.unpublish", volume);
         let unpublished = self.unpublish(&volume, &target).instrument(span).await;
@@ -122,12 +131,15 @@ impl From<&InvalidOrder> for PublishFailure {
             hint: refused.hint().to_owned(),
             grpc: tonic::Code::InvalidArgument,
             retry: lanyard_keyvault::RetryClass::Invalid,
+            provider: None,
         }
     }
 }
 
-fn refusal(call: &'static str, refused: &InvalidOrder) -> Status {
+/// The kubelet would forget a volume that stays mounted, were the refusal final.
+fn refusal(call: &'static str, refused: &InvalidOrder, is_mounted: bool) -> Status {
     let failure = PublishFailure::from(refused);
+    let failure = if is_mounted { failure.not_final() } else { failure };
     complain(call, &failure);
     failure.status()
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use lanyard_clock::SharedClock;
@@ -13,29 +12,18 @@ use lanyard_telemetry::prometheus_client::encoding::{
 };
 use lanyard_telemetry::prometheus_client::metrics::MetricType;
 use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
-use parking_lot::Mutex;
 
-use crate::reporter::VolumeReport;
+use crate::publisher::VolumeState;
 
-/// The times of what one volume holds.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct VolumeTimes {
-    namespace: String,
-    class: String,
-    /// When it was last known to hold the newest content.
-    checked: Option<Timestamp>,
-    /// When the first of what it holds ends to be valid.
-    not_after: Option<Timestamp>,
-    /// Whether the last look failed.
-    failing: bool,
-}
-
-/// The times of every mounted volume, told for each class when the page is read.
-#[derive(Debug, Clone)]
+/// How every mounted volume is, told for each class when the page is read. Nothing is kept here:
+/// whoever has the volumes is asked.
+#[derive(Clone)]
 pub(super) struct Classes {
-    volumes: Arc<Mutex<BTreeMap<PathBuf, VolumeTimes>>>,
+    volumes: Arc<OnceLock<Box<Look>>>,
     clock: SharedClock,
 }
+
+type Look = dyn Fn() -> Vec<Arc<VolumeState>> + Send + Sync;
 
 /// What the page tells about one class: the worst of its volumes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,37 +39,13 @@ impl Classes {
         Self { volumes: Arc::default(), clock }
     }
 
-    /// The volume holds the newest content.
-    pub(super) fn checked(&self, target: &Path, namespace: &str, class: &str) {
-        let now = self.clock.now();
-        self.update(target, (namespace, class), |times| times.checked = Some(now));
-    }
-
-    pub(super) fn reported(&self, report: &VolumeReport) {
-        let objects = &report.facts.objects;
-        let not_after = objects.iter().filter_map(|object| object.not_after).min();
-        let failing = report.facts.outcome.is_some();
-        self.update(&report.target, (&report.pod.namespace, &report.class_name), |times| {
-            times.not_after = not_after;
-            times.failing = failing;
-        });
-    }
-
-    fn update(
+    /// Asks here from now on.
+    pub(super) fn watch(
         &self,
-        target: &Path,
-        (namespace, class): (&str, &str),
-        change: impl FnOnce(&mut VolumeTimes),
+        volumes: impl Fn() -> Vec<Arc<VolumeState>> + Send + Sync + 'static,
     ) {
-        let mut volumes = self.volumes.lock();
-        let times = volumes.entry(target.to_owned()).or_default();
-        namespace.clone_into(&mut times.namespace);
-        class.clone_into(&mut times.class);
-        change(times);
-    }
-
-    pub(super) fn remove(&self, target: &Path) {
-        self.volumes.lock().remove(target);
+        // There is one publisher in a process; a second one is not told.
+        drop(self.volumes.set(Box::new(volumes)));
     }
 
     /// The rows by namespace and class. A node has room for some hundred pods; should there be
@@ -89,12 +53,13 @@ impl Classes {
     fn rows(&self) -> BTreeMap<(String, String), ClassRow> {
         let now = self.clock.now();
         let mut rows = BTreeMap::new();
-        for times in self.volumes.lock().values() {
-            let mut key = (times.namespace.clone(), times.class.clone());
+        let states = self.volumes.get().map(|volumes| volumes()).unwrap_or_default();
+        for state in states {
+            let mut key = (state.pod.namespace.clone(), state.class_name.clone());
             if rows.len() >= MOST_CLASSES && !rows.contains_key(&key) {
                 key = (String::new(), OTHER.to_owned());
             }
-            let row = ClassRow::of(times, now);
+            let row = ClassRow::of(&state, now);
             rows.entry(key).and_modify(|it: &mut ClassRow| *it = it.worse(row)).or_insert(row);
         }
         rows
@@ -102,13 +67,14 @@ impl Classes {
 }
 
 impl ClassRow {
-    fn of(times: &VolumeTimes, now: Timestamp) -> Self {
+    fn of(state: &VolumeState, now: Timestamp) -> Self {
+        let ends = state.objects.iter().filter_map(|object| object.stamps.not_after);
         let seconds = |from: Timestamp, to: Timestamp| to.duration_since(from).as_secs_f64();
         Self {
             volumes: 1,
-            failing: times.failing.into(),
-            age: times.checked.map(|checked| seconds(checked, now).max(0.0)),
-            expires_in: times.not_after.map(|end| seconds(now, end)),
+            failing: state.trouble.is_some().into(),
+            age: state.clock.checked().map(|checked| seconds(checked, now).max(0.0)),
+            expires_in: ends.min().map(|end| seconds(now, end)),
         }
     }
 
@@ -120,6 +86,12 @@ impl ClassRow {
             age: self.age.into_iter().chain(other.age).reduce(f64::max),
             expires_in: ends.reduce(f64::min),
         }
+    }
+}
+
+impl fmt::Debug for Classes {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Classes").finish_non_exhaustive()
     }
 }
 
@@ -156,7 +128,7 @@ impl Page<'_, '_> {
     }
 }
 
-const AGE_HELP: &str = "Seconds since the volumes of a class were known to hold the newest content";
+const AGE_HELP: &str = "Seconds since the last look at the volumes of a class that succeeded";
 const EXPIRES_HELP: &str = "Seconds until the first content of a class ends to be valid";
 const FAILING_HELP: &str = "Mounted volumes whose last look for newer content failed";
 const MOST_CLASSES: usize = 500;

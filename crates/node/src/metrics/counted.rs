@@ -5,68 +5,38 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
-use lanyard_clock::SharedClock;
 use lanyard_vocabulary::OutcomeCode;
 
 use super::NodeMetrics;
-use crate::provider::{FillRequest, Filling, Provider, Refusal, Urgency};
-use crate::reporter::{Notice, NoticeKind, ReportError, Reporter, VolumeReport};
+use crate::provider::{FillRequest, Filling, Provider, Refusal};
+use crate::reporter::{Looked, Notice, NoticeKind, ReportError, Reporter, VolumeReport};
 
-/// A provider whose rotations are counted.
+/// A provider whose answers from the sealed cache are counted.
 #[derive(Debug)]
 pub struct CountedProvider {
     inner: Arc<dyn Provider>,
     metrics: NodeMetrics,
-    clock: SharedClock,
 }
 
 impl CountedProvider {
     /// Counts what `inner` does.
-    pub fn new(inner: Arc<dyn Provider>, metrics: NodeMetrics, clock: SharedClock) -> Self {
-        Self { inner, metrics, clock }
-    }
-
-    fn count_filling(&self, request: &FillRequest<'_>, filling: &Filling) {
-        if filling.stale_since.is_some() {
-            self.metrics.served_stale();
-            return;
-        }
-        let class = request.class.metadata.name.as_deref().unwrap_or_default();
-        let target = Path::new(request.target);
-        self.metrics.volume_checked(target, &request.pod.namespace, class);
-        if request.urgency == Urgency::Mount {
-            return;
-        }
-        let now = self.clock.now();
-        let newer = filling.versions.iter().filter(|it| !request.mounted.contains(it));
-        let created = |id: &String| filling.stamps.get(id).and_then(|stamps| stamps.created);
-        for created in newer.filter_map(|version| created(&version.id)) {
-            self.metrics.swapped_after(since(created, now));
-        }
+    pub fn new(inner: Arc<dyn Provider>, metrics: NodeMetrics) -> Self {
+        Self { inner, metrics }
     }
 }
 
 #[async_trait]
 impl Provider for CountedProvider {
     async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
-        let name = request.class.spec.provider.as_deref().unwrap_or_default();
-        let start = self.clock.monotonic();
-        let result = self.inner.fill(request).await;
-        let took = self.clock.monotonic().saturating_sub(start);
-        self.metrics.filled_by(Path::new(request.target), name);
-        if request.urgency != Urgency::Mount {
-            let rotated = match &result {
-                Ok(filling) => Ok(filling.versions != request.mounted),
-                Err(refusal) => Err(refusal.code),
-            };
-            self.metrics.rotated(name, took, rotated);
-        }
-        result.inspect(|filling| self.count_filling(request, filling))
+        self.inner.fill(request).await.inspect(|filling| {
+            if filling.stale_since.is_some() {
+                self.metrics.served_stale();
+            }
+        })
     }
 }
 
-/// A reporter whose reports are counted.
+/// A reporter that counts what it is told.
 #[derive(Debug)]
 pub struct CountedReporter {
     inner: Arc<dyn Reporter>,
@@ -101,7 +71,6 @@ impl CountedReporter {
 #[async_trait]
 impl Reporter for CountedReporter {
     async fn report(&self, report: &VolumeReport) -> Result<(), ReportError> {
-        self.metrics.volume_reported(report);
         self.inner.report(report).await
     }
 
@@ -114,12 +83,12 @@ impl Reporter for CountedReporter {
         self.inner.tell(notice);
     }
 
+    fn looked(&self, look: &Looked) {
+        self.metrics.looked(look);
+        self.inner.looked(look);
+    }
+
     fn forget(&self, target: &Path) {
-        self.metrics.volume_gone(target);
         self.inner.forget(target);
     }
-}
-
-fn since(start: Timestamp, now: Timestamp) -> std::time::Duration {
-    now.duration_since(start).try_into().unwrap_or_default()
 }

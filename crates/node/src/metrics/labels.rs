@@ -11,6 +11,8 @@ use lanyard_telemetry::prometheus_client::encoding::{
 use parking_lot::Mutex;
 use tonic::Code;
 
+use crate::provider::ProviderName;
+
 label_values! {
     /// The system of the node; upstream has two.
     pub(super) enum Os {
@@ -124,31 +126,36 @@ pub(super) struct PolicyLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Name(Arc<str>);
 
-impl Name {
-    /// Nobody's.
-    pub(super) fn none() -> Self {
-        Self("".into())
-    }
-}
-
 impl EncodeLabelValue for Name {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
         encoder.write_str(&self.0)
     }
 }
 
-/// The first few names that came.
-#[derive(Debug, Default)]
+/// The first few names of providers that came and were no invention: whoever writes classes
+/// chooses them.
+#[derive(Debug)]
 pub(super) struct Names(Mutex<BTreeSet<Arc<str>>>);
 
+impl Default for Names {
+    fn default() -> Self {
+        Self(Mutex::new(BTreeSet::from(["azure".into()])))
+    }
+}
+
 impl Names {
-    /// The name itself, or `other` once there are many.
-    pub(super) fn bounded(&self, name: &str) -> Name {
+    /// The name itself if it is known, or `is_real` and there are few; else what stands for it.
+    /// Upstream leaves the label empty as well where no provider was found.
+    pub(super) fn bounded(&self, name: Option<&str>, is_real: bool) -> Name {
+        let Some(name) = name.filter(|name| !name.is_empty()) else { return Name("".into()) };
         let mut known = self.0.lock();
         if let Some(name) = known.get(name) {
             return Name(Arc::clone(name));
         }
-        if known.len() >= MOST_NAMES {
+        if name.parse::<ProviderName>().is_err() {
+            return Name("invalid".into());
+        }
+        if !is_real || known.len() >= MOST_NAMES {
             return Name("other".into());
         }
         let name: Arc<str> = name.into();

@@ -1,10 +1,17 @@
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use lanyard_clock::ManualClock;
 use lanyard_keyvault::Pod;
 use lanyard_telemetry::MetricsPage;
+use parking_lot::Mutex;
 
 use super::*;
-use crate::reporter::{NoReporter, Notice, NoticeKind, ObjectFacts, Reporter, VolumeFacts};
+use crate::marker::{MountedObject, Trouble};
+use crate::provider::{ObjectVersion, Stamps};
+use crate::publisher::VolumeState;
+use crate::reporter::{NoReporter, Notice, NoticeKind, Reporter};
+use crate::rotation::{CheckRecord, VolumeClock};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -24,18 +31,24 @@ fn assert_line(page: &MetricsPage, line: &str) {
 #[test]
 fn upstreams_dashboards_find_their_names() {
     let (metrics, page, _clock) = node();
-    metrics.filled_by(Path::new("/a"), "azure");
-    metrics.published(Path::new("/a"), Ok(()));
-    metrics.published(Path::new("/a"), Err(OutcomeCode::SecretProviderClassNotFound));
+    metrics.published(Some("azure"), Ok(()));
+    metrics.published(Some("azure"), Ok(()));
+    metrics.published(None, Err(OutcomeCode::SecretProviderClassNotFound));
     metrics.unpublished(true);
     metrics.unpublished(false);
-    metrics.rotated("azure", SECOND, Ok(true));
-    metrics.rotated("azure", SECOND, Err(OutcomeCode::ProviderError));
+    let look = |outcome| Looked {
+        provider: Some("azure".into()),
+        took: SECOND,
+        outcome,
+        lags: vec![SECOND],
+    };
+    metrics.looked(&look(Ok(true)));
+    metrics.looked(&Looked { lags: Vec::new(), ..look(Err(OutcomeCode::ProviderError)) });
     metrics.vault_answered(ReadKind::Secret, SECOND, Err(OutcomeCode::VaultThrottled));
     metrics.call_answered("/v1alpha1.CSIDriverProvider/Mount", tonic::Code::Unavailable, SECOND);
     let lines = [
         "node_publish_total{provider=\"azure\",os_type=\"linux\"} 2",
-        "node_publish_error_total{provider=\"azure\",error_type=\"SecretProviderClassNotFound\",os_type=\"linux\"} 1",
+        "node_publish_error_total{provider=\"\",error_type=\"SecretProviderClassNotFound\",os_type=\"linux\"} 1",
         "node_unpublish_total{os_type=\"linux\"} 2",
         "node_unpublish_error_total{os_type=\"linux\"} 1",
         "rotation_reconcile_total{provider=\"azure\",os_type=\"linux\",rotated=\"true\"} 1",
@@ -43,10 +56,43 @@ fn upstreams_dashboards_find_their_names() {
         "rotation_reconcile_duration_sec_bucket{le=\"1.0\",os_type=\"linux\"} 2",
         "keyvault_request_bucket{le=\"1.0\",provider=\"azure\",os_type=\"linux\",object_type=\"secret\",error=\"VaultThrottled\"} 1",
         "grpc_request_count{provider=\"azure\",os_type=\"linux\",grpc_method=\"/v1alpha1.CSIDriverProvider/Mount\",grpc_code=\"Unavailable\"} 1",
+        "lanyard_node_rotation_lag_seconds_count 1",
         "lanyard_node_outcomes_total{code=\"GRPCProviderError\",hop=\"volume\"} 1",
     ];
     for line in lines {
         assert_line(&page, line);
+    }
+}
+
+/// A volume that was looked at last at `checked`, in seconds.
+fn volume(class: &str, checked: i64, not_after: Option<i64>) -> VolumeState {
+    let second = |second| Timestamp::from_second(second).unwrap();
+    let record = CheckRecord {
+        checked: second(checked),
+        refreshed: None,
+        interval: None,
+        accepted_older: BTreeSet::new(),
+    };
+    let version = ObjectVersion { id: "secret/one".to_owned(), version: "v1".to_owned() };
+    let stamps = Stamps { not_after: not_after.map(second), ..Stamps::default() };
+    VolumeState {
+        volume_id: "csi-1".to_owned(),
+        target: "/a".into(),
+        pod: Pod {
+            namespace: "tenant".to_owned(),
+            name: "pod".to_owned(),
+            uid: "1".to_owned(),
+            service_account: String::new(),
+        },
+        class_name: class.to_owned(),
+        provider: None,
+        generation: 1,
+        objects: vec![MountedObject { version, stamps }],
+        changed: second(checked),
+        clock: VolumeClock::resumed(Some(record), second(checked)),
+        trouble: None,
+        stale_since: None,
+        proofs: None,
     }
 }
 
@@ -89,56 +135,64 @@ fn what_is_only_told_is_counted_and_nothing_twice() {
 fn names_that_tenants_choose_do_not_grow_the_page_without_end() {
     let (metrics, page, _clock) = node();
     for number in 0..1000 {
-        let target = format!("/{number:04}");
-        let target = Path::new(&target);
-        metrics.filled_by(target, &format!("provider-{number}"));
-        metrics.published(target, Ok(()));
-        metrics.volume_checked(target, "tenant", &format!("class-{number:04}"));
+        metrics.published(Some(&format!("provider-{number}")), Ok(()));
     }
-    assert_line(&page, "node_publish_total{provider=\"other\",os_type=\"linux\"} 984");
+    let states = move || {
+        let class = |number| Arc::new(volume(&format!("class-{number:04}"), 0, None));
+        (0..1000).map(class).collect()
+    };
+    metrics.0.classes.watch(states);
+    assert_line(&page, "node_publish_total{provider=\"other\",os_type=\"linux\"} 985");
     assert_line(&page, "lanyard_node_volumes{namespace=\"\",class=\"other\"} 500");
     assert!(page.render().lines().count() < 2200);
 }
 
 #[test]
+fn invented_names_of_providers_neither_stand_on_the_page_nor_crowd_out_real_ones() {
+    let (metrics, page, _clock) = node();
+    let failed = Err(OutcomeCode::ProviderNotFound);
+    for number in 0..100 {
+        metrics.published(Some(&format!("made-up-{number}")), failed);
+        metrics.published(Some(&"x".repeat(1 << 20)), Err(OutcomeCode::InvalidProvider));
+    }
+    metrics.published(Some("azure"), failed);
+    metrics.published(Some("vault"), Ok(()));
+    for line in [
+        "node_publish_total{provider=\"other\",os_type=\"linux\"} 100",
+        "node_publish_total{provider=\"invalid\",os_type=\"linux\"} 100",
+        "node_publish_total{provider=\"azure\",os_type=\"linux\"} 1",
+        "node_publish_total{provider=\"vault\",os_type=\"linux\"} 1",
+    ] {
+        assert_line(&page, line);
+    }
+    let text = page.render();
+    assert!(!text.contains("made-up") && !text.contains("xxx"), "{text}");
+}
+
+#[test]
 fn a_class_is_as_old_as_its_oldest_volume_and_ends_with_its_first() {
     let (metrics, page, clock) = node();
-    let report = |target: &str, not_after: Option<i64>, outcome: Option<&str>| VolumeReport {
-        pod: Pod {
-            namespace: "tenant".to_owned(),
-            name: "pod".to_owned(),
-            uid: "1".to_owned(),
-            service_account: String::new(),
-        },
-        class_name: "disk".to_owned(),
-        target: target.into(),
-        objects: Vec::new(),
-        facts: VolumeFacts {
-            outcome: outcome.map(str::to_owned),
-            objects: vec![ObjectFacts {
-                not_after: not_after.map(|it| Timestamp::from_second(it).unwrap()),
-                ..ObjectFacts::default()
-            }],
-            ..VolumeFacts::default()
-        },
+    let volumes = Arc::new(Mutex::new(Vec::new()));
+    let watched = Arc::clone(&volumes);
+    metrics.0.classes.watch(move || watched.lock().clone());
+    clock.advance(Duration::from_secs(100));
+    let failing = VolumeState {
+        trouble: Some(Trouble {
+            code: OutcomeCode::VaultThrottled,
+            since: Timestamp::UNIX_EPOCH,
+        }),
+        ..volume("disk", 10, Some(500))
     };
-    let volumes = [
-        (10, report("/a", Some(500), Some("VaultThrottled"))),
-        (50, report("/b", Some(400), None)),
-        (40, report("/c", None, None)),
+    *volumes.lock() = vec![
+        Arc::new(failing),
+        Arc::new(volume("disk", 60, Some(400))),
+        Arc::new(volume("disk", 100, None)),
     ];
-    for (seconds, report) in volumes {
-        clock.advance(Duration::from_secs(seconds));
-        metrics.volume_checked(&report.target, "tenant", "disk");
-        metrics.volume_reported(&report);
-    }
     let labels = "{namespace=\"tenant\",class=\"disk\"}";
     assert_line(&page, &format!("lanyard_node_content_age_seconds{labels} 90.0"));
     assert_line(&page, &format!("lanyard_node_expires_in_seconds{labels} 300.0"));
     assert_line(&page, &format!("lanyard_node_volumes{labels} 3"));
     assert_line(&page, &format!("lanyard_node_volumes_failing{labels} 1"));
-    for target in ["/a", "/b", "/c"] {
-        metrics.volume_gone(Path::new(target));
-    }
+    volumes.lock().clear();
     assert!(!page.render().contains("tenant"));
 }

@@ -1,6 +1,7 @@
 //! What a provider gave, judged beside what is mounted.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use lanyard_vocabulary::{OutcomeCode, causes};
@@ -22,6 +23,8 @@ pub(super) struct Supply {
     pub(super) wishes: ClassWishes,
     /// When the provider was asked: content is as old as the question.
     pub(super) began: Timestamp,
+    /// Who filled it, as the class names it.
+    pub(super) provider: Arc<str>,
 }
 
 /// What is noted of a supply once it is written: everything but the content.
@@ -77,7 +80,7 @@ impl Supply {
     }
 
     fn judged(self, judgement: Judgement) -> (Filling, Contents) {
-        let Self { filling, wishes, began } = self;
+        let Self { filling, wishes, began, provider: _ } = self;
         let stamps =
             |version: &ObjectVersion| filling.stamps.get(&version.id).copied().unwrap_or_default();
         let object = |version: &ObjectVersion| MountedObject {

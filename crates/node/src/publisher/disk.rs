@@ -21,7 +21,7 @@ use crate::payload::FileEntry;
 use crate::provider::Filling;
 use crate::rotation::VolumeClock;
 use crate::step::Step;
-use crate::volume::{Published, Volume};
+use crate::volume::{Changed, Published, Volume};
 
 /// What the disk work needs to know.
 #[derive(Debug, Clone)]
@@ -157,6 +157,7 @@ pub(super) fn mount(
     desk.check_size(&filling)?;
     desk.fuse.reach(Step::MakeTarget);
     let target = place.make().map_err(|error| of_place(&error.into()))?;
+    refuse_mounted(&place)?;
     desk.fuse.reach(Step::MakeMount);
     let lengths = filling.files.iter().map(|file| length_of(file.content.len()));
     let shape = Shape::holding(lengths, order.group);
@@ -172,10 +173,26 @@ pub(super) fn mount(
     let root = Directory::of(root, place.path(), desk.fuse.clone());
     let mut volume = Volume::on(root, desk.clock());
     let noted = fill(desk, &mut volume, &order, (filling, contents))?;
+    refuse_mounted(&place)?;
     desk.fuse.reach(Step::Attach);
     let mount = staged.attach(&target).map_err(|error| of_mount(&error.into()))?;
     volume.lies_on(mount);
     mounted(place, volume, noted, order)
+}
+
+/// Mounts are never stacked: a container sees the one that was topmost when it started. The look
+/// at the place is as old as the question to the source, and another driver may have mounted there.
+fn refuse_mounted(place: &Place) -> Result<(), PublishFailure> {
+    if place.mount_id().map_err(|error| of_place(&error.into()))?.is_none() {
+        return Ok(());
+    }
+    let message = format!(
+        "somebody mounted on {} while the source of the volume was asked",
+        place.path().display()
+    );
+    Err(PublishFailure::new(OutcomeCode::FailedToMount, message)
+        .with_hint("see that one CSI driver of this name runs on the node; the kubelet asks again")
+        .not_final())
 }
 
 /// The same where a file system must have a place before anything can be written into it. The
@@ -236,17 +253,21 @@ pub(super) fn refill(
     let order = mounted.order.clone();
     let shape = Shape::holding([], order.group);
     mounted.volume.settle_root(shape.mode(), order.group).map_err(|error| of_file(&error))?;
-    let published = write(&mut mounted.volume, &order, filling)?;
+    let mut published =
+        write(&mut mounted.volume, &order, filling).inspect_err(|_| mounted.look_again())?;
+    if std::mem::take(&mut mounted.swapped) {
+        published.changed = Changed::Content;
+    }
     let refusal = contents.refusal.clone();
-    let accepted = contents.accepted.clone();
+    // Readers see it from now on, whatever becomes of the note.
+    for older in &contents.accepted {
+        let by = ReadBy::new(&order.pod, &order.class_name);
+        let (object, version) = (older.id.clone(), older.version.clone());
+        desk.audit.record(AuditEvent::OlderAccepted { by, object, version });
+    }
     published.generation.as_str().clone_into(&mut mounted.shown);
     contents.note(&order, &published, &mut mounted.marker, &mut mounted.clock);
     note(desk, &mounted.volume, &mounted.marker)?;
-    for older in accepted {
-        let by = ReadBy::new(&order.pod, &order.class_name);
-        let (object, version) = (older.id, older.version);
-        desk.audit.record(AuditEvent::OlderAccepted { by, object, version });
-    }
     Ok(Refilled { published, refusal })
 }
 
@@ -317,9 +338,11 @@ pub(super) fn withdraw(desk: &Desk, place: &Place) -> Result<(), PublishFailure>
                     .map_err(|error| of_place(&error.into()).told_as(Code::Internal))?;
             }
             Standing::Mounted { root, in_memory: true, .. } => {
-                Volume::on(root, desk.clock())
-                    .empty()
-                    .map_err(|error| of_place(&error).told_as(Code::Internal))?;
+                // The memory goes with the mount; emptying is for those who hold it open.
+                if let Err(error) = Volume::on(root, desk.clock()).empty() {
+                    let (target, error) = (place.path().display(), causes(&error));
+                    tracing::warn!(%target, error, "a volume is unmounted without being emptied");
+                }
                 desk.fuse.reach(Step::Unmount);
                 place
                     .unmount_layer()

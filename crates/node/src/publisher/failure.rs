@@ -1,6 +1,7 @@
 //! What the kubelet is told when a volume could not be published.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use lanyard_keyvault::{Pod, RetryClass};
 use lanyard_vocabulary::{Healing, OutcomeCode, causes};
@@ -27,6 +28,8 @@ pub struct PublishFailure {
     pub grpc: Code,
     /// Whether and when the same may succeed.
     pub retry: RetryClass,
+    /// The provider that the class names, as it is written there; nothing where no class was found.
+    pub provider: Option<Arc<str>>,
 }
 
 impl PublishFailure {
@@ -59,8 +62,19 @@ impl PublishFailure {
     }
 
     /// The same where something stays mounted: the kubelet must not forget the volume.
-    pub(super) fn not_final(self) -> Self {
-        self.told_as(Code::Unavailable)
+    pub(crate) fn not_final(self) -> Self {
+        if self.is_final() { self.told_as(Code::Unavailable) } else { self }
+    }
+
+    /// Whether the kubelet forgets the volume and never unpublishes it (Kubernetes 1.36,
+    /// `pkg/volume/csi/csi_client.go`).
+    pub(super) fn is_final(&self) -> bool {
+        !NOT_FINAL.contains(&self.grpc)
+    }
+
+    /// Whether nothing is wrong but that the volume was wanted away while it was being made.
+    pub(crate) fn is_departure(&self) -> bool {
+        self.grpc == Code::Aborted
     }
 
     /// The same, told to the kubelet with another code.
@@ -111,7 +125,7 @@ impl PublishFailure {
 impl From<Refusal> for PublishFailure {
     fn from(refusal: Refusal) -> Self {
         let Refusal { code, message, hint, retry } = refusal;
-        Self { code, message, hint, grpc: grpc_code(code, retry), retry }
+        Self { code, message, hint, grpc: grpc_code(code, retry), retry, provider: None }
     }
 }
 
@@ -120,6 +134,15 @@ impl From<ClassError> for PublishFailure {
         Self::new(error.code(), causes(&error)).with_hint(error.hint())
     }
 }
+
+/// The codes after which the kubelet keeps the directory of the volume.
+const NOT_FINAL: [Code; 5] = [
+    Code::Cancelled,
+    Code::DeadlineExceeded,
+    Code::Unavailable,
+    Code::ResourceExhausted,
+    Code::Aborted,
+];
 
 /// What the kubelet is told. Who has to change something is told so; what may pass is
 /// `UNAVAILABLE`, so that the kubelet keeps the volume in mind; `INTERNAL` is trouble of this node.
@@ -156,15 +179,6 @@ const fn grpc_code(code: OutcomeCode, retry: RetryClass) -> Code {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The codes after which the kubelet keeps the directory of the volume.
-    const NOT_FINAL: [Code; 5] = [
-        Code::Cancelled,
-        Code::DeadlineExceeded,
-        Code::Unavailable,
-        Code::ResourceExhausted,
-        Code::Aborted,
-    ];
 
     #[test]
     fn what_does_not_heal_is_final_for_the_kubelet_and_says_so() {

@@ -26,7 +26,7 @@ use crate::order::MountOrder;
 use crate::provider::{
     FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stamps, Urgency,
 };
-use crate::reporter::{Notice, NoticeKind, ReportError, Reporter, VolumeReport};
+use crate::reporter::{Looked, Notice, NoticeKind, ReportError, Reporter, VolumeReport};
 
 pub(super) const DRIVER: &str = "secrets-store.csi.k8s.io";
 
@@ -149,6 +149,7 @@ impl Provider for ScriptedProvider {
 pub(super) struct Listener {
     pub(super) reports: Mutex<Vec<VolumeReport>>,
     pub(super) notices: Mutex<Vec<Notice>>,
+    pub(super) looks: Mutex<Vec<Looked>>,
     pub(super) forgotten: Mutex<Vec<PathBuf>>,
     pub(super) is_deaf: std::sync::atomic::AtomicBool,
 }
@@ -171,6 +172,10 @@ impl Reporter for Listener {
 
     fn tell(&self, notice: Notice) {
         self.notices.lock().push(notice);
+    }
+
+    fn looked(&self, look: &Looked) {
+        self.looks.lock().push(look.clone());
     }
 
     fn forget(&self, target: &Path) {

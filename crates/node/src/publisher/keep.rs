@@ -1,5 +1,8 @@
 //! Keeping a mounted volume fresh. Whatever goes wrong here, the volume keeps what it holds.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use lanyard_vocabulary::OutcomeCode;
 
@@ -10,8 +13,8 @@ use super::mounted::Mounted;
 use super::{Engine, blocking, tell};
 use crate::error::PublishError;
 use crate::order::MountOrder;
-use crate::provider::Urgency;
-use crate::reporter::NoticeKind;
+use crate::provider::{ObjectVersion, Urgency};
+use crate::reporter::{Looked, NoticeKind};
 use crate::rotation::{Decision, Look, PollInterval, decide};
 use crate::volume::Changed;
 
@@ -100,25 +103,59 @@ impl Engine {
     async fn renew(&self, turn: &mut Turn, urgency: Urgency) -> Result<Refreshed, PublishFailure> {
         let left = turn.left();
         let now = self.parts.clock.now();
+        let start = self.parts.clock.monotonic();
         let Some(mounted) = turn.mounted() else { return Ok(Refreshed::Gone) };
         let before = mounted.marker.trouble.map(|trouble| trouble.code);
         let versions = mounted.marker.versions();
         let outcome = match self.fetch(left, &mounted.order, urgency, &versions).await {
             Ok(supply) => {
                 let desk = self.desk.clone();
-                self.at_work(turn, move |mounted| disk::refill(&desk, mounted, supply)).await?
+                let provider = Arc::clone(&supply.provider);
+                let refill = move |mounted: &mut Mounted| {
+                    mounted.provider = Some(Arc::clone(&provider));
+                    disk::refill(&desk, mounted, supply)
+                        .map_err(|failure| PublishFailure { provider: Some(provider), ..failure })
+                };
+                self.at_work(turn, refill).await?
             }
             Err(failure) => Err(failure),
         };
         match outcome {
             Ok(refilled) => {
+                self.tell_looked(turn, start, &versions, &refilled);
                 self.tell_renewed(turn, before, &refilled);
                 self.report(turn).await;
                 let is_new = refilled.published.changed == Changed::Content;
                 Ok(if is_new { Refreshed::Changed } else { Refreshed::Unchanged })
             }
-            Err(failure) => self.keep_old(turn, failure, now).await,
+            Err(failure) => self.keep_old(turn, failure, (now, start)).await,
         }
+    }
+
+    /// Says to those who count what readers see of a look.
+    fn tell_looked(
+        &self,
+        turn: &mut Turn,
+        start: Duration,
+        before: &[ObjectVersion],
+        refilled: &Refilled,
+    ) {
+        let Some(mounted) = turn.mounted() else { return };
+        let clock = &self.parts.clock;
+        let now = clock.now();
+        let is_newer = refilled.published.changed == Changed::Content;
+        let is_told = is_newer && mounted.marker.stale_since.is_none();
+        let newer = mounted.marker.objects.iter().filter(|it| !before.contains(&it.version));
+        let created = newer.filter_map(|object| object.stamps.created).filter(|_| is_told);
+        let lag = |created: Timestamp| -> Duration {
+            now.duration_since(created).try_into().unwrap_or_default()
+        };
+        self.parts.reporter.looked(&Looked {
+            provider: mounted.provider.clone(),
+            took: clock.monotonic().saturating_sub(start),
+            outcome: Ok(is_newer),
+            lags: created.map(lag).collect(),
+        });
     }
 
     /// The volume keeps what it holds: says so, once.
@@ -126,16 +163,22 @@ impl Engine {
         &self,
         turn: &mut Turn,
         failure: PublishFailure,
-        began: Timestamp,
+        (began, start): (Timestamp, Duration),
     ) -> Result<Refreshed, PublishFailure> {
         let Some(mounted) = turn.mounted() else { return Err(failure) };
-        if failure.grpc == tonic::Code::Aborted {
+        if failure.is_departure() {
             return Ok(Refreshed::Gone);
         }
         if !mounted.ordered && is_about_proofs(&failure) {
             mounted.clock.began(began);
             return Ok(Refreshed::AwaitsOrder);
         }
+        self.parts.reporter.looked(&Looked {
+            provider: failure.provider.clone(),
+            took: self.parts.clock.monotonic().saturating_sub(start),
+            outcome: Err(failure.code),
+            lags: Vec::new(),
+        });
         let is_news = mounted.failed(&failure, began);
         tracing::warn!(
             pod = %mounted.marker.pod,

@@ -1,5 +1,7 @@
 //! A mounted volume, as this process knows it.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use lanyard_keyvault::Proofs;
 use lanyard_vocabulary::{Hop, OutcomeCode};
@@ -29,6 +31,10 @@ pub(super) struct Mounted {
     pub(super) order: MountOrder,
     pub(super) ordered: bool,
     pub(super) clock: VolumeClock,
+    /// Whether readers see new content of which nobody was told: what followed the swap failed.
+    pub(super) swapped: bool,
+    /// Who filled it, as its class names it.
+    pub(super) provider: Option<Arc<str>>,
     /// Whether the pod status may say something else.
     pub(super) report_pending: bool,
     pub(super) report_failed: bool,
@@ -55,6 +61,8 @@ impl Mounted {
             order,
             ordered,
             clock: VolumeClock::default(),
+            swapped: false,
+            provider: None,
             report_pending: true,
             report_failed: false,
         }
@@ -64,6 +72,18 @@ impl Mounted {
     pub(super) fn is_intact(&self) -> bool {
         self.place.mount_id().is_ok_and(|id| id == Some(self.id))
             && self.volume.shows(&self.shown).unwrap_or(false)
+    }
+
+    /// A publish into the volume failed, perhaps after its swap: what readers see now may not be
+    /// what the marker says.
+    pub(super) fn look_again(&mut self) {
+        let Ok(Some(shown)) = self.volume.current() else { return };
+        if shown.as_str() != self.shown {
+            shown.as_str().clone_into(&mut self.shown);
+            self.marker.generation.clear();
+            self.marker.check = None;
+            self.swapped = true;
+        }
     }
 
     /// Whether the marker says what readers see.
@@ -91,6 +111,7 @@ impl Mounted {
             target: self.place.path().to_owned(),
             pod,
             class_name,
+            provider: self.provider.clone(),
             generation: generation.map_or(0, |generation| generation.number()),
             objects,
             changed: self.marker.changed,

@@ -1,5 +1,7 @@
 //! From an order to what its volume shall hold.
 
+use std::sync::{Arc, OnceLock};
+
 use lanyard_vocabulary::OutcomeCode;
 
 use super::Engine;
@@ -23,8 +25,11 @@ impl Engine {
         let began = self.parts.clock.now();
         self.desk.fuse.reach(Step::Fill);
         let deadline = self.settings.fill_deadline;
+        let named = OnceLock::new();
         let asked = async {
             let class = self.parts.classes.class(&order.pod.namespace, &order.class_name).await?;
+            let provider: Arc<str> = class.spec.provider.as_deref().unwrap_or_default().into();
+            let provider = named.get_or_init(|| provider);
             let target = order.target.to_string_lossy();
             let request = FillRequest {
                 class: &class,
@@ -37,16 +42,17 @@ impl Engine {
             };
             let filling = self.parts.provider.fill(&request).await?;
             let wishes = ClassWishes::parse(&class, self.settings.interval_bounds);
-            Ok(Supply { filling, wishes, began })
+            Ok(Supply { filling, wishes, began, provider: Arc::clone(provider) })
         };
-        tokio::select! {
+        let asked: Result<Supply, PublishFailure> = tokio::select! {
             asked = asked => asked,
             () = left => Err(left_behind()),
             () = self.parts.clock.sleep(deadline) => Err(PublishFailure::new(
                 OutcomeCode::ProviderUnavailable,
                 format!("neither class nor provider gave a whole answer in {} s", deadline.as_secs()),
             )),
-        }
+        };
+        asked.map_err(|failure| PublishFailure { provider: named.get().cloned(), ..failure })
     }
 }
 

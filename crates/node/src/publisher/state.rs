@@ -1,6 +1,7 @@
 //! What rotation and status know about a mounted volume.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use lanyard_keyvault::{Pod, Proofs};
@@ -19,6 +20,8 @@ pub struct VolumeState {
     pub pod: Pod,
     /// Its class, in the pod's namespace.
     pub class_name: String,
+    /// Who filled it, as the class names it; nothing where that was done for an earlier process.
+    pub provider: Option<Arc<str>>,
     /// The number of the generation that readers see.
     pub generation: u64,
     /// What it holds, sorted by id.

@@ -41,14 +41,11 @@ impl Failures {
 }
 
 impl Engine {
-    /// A volume could not be mounted.
+    /// A volume could not be mounted. Who calls logs it.
     pub(super) fn tell_failure(&self, order: &MountOrder, failure: &PublishFailure) {
-        tracing::warn!(
-            pod = %order.pod,
-            code = %failure.code,
-            hop = %failure.code.hop(),
-            "the volume was not mounted: {failure}"
-        );
+        if failure.is_departure() {
+            return;
+        }
         if self.failures.is_new(&order.target, failure.code, self.parts.clock.monotonic()) {
             let kind = NoticeKind::Failed(failure.code);
             self.tell(&order.pod, kind, failure.status_message());

@@ -98,8 +98,7 @@ impl Node {
         });
         let metrics = NodeMetrics::new(Arc::clone(&shared));
         let page = MetricsPage::build(|registry| metrics.register(registry));
-        let provider =
-            CountedProvider::new(Arc::<Vault>::clone(&vault), metrics.clone(), Arc::clone(&shared));
+        let provider = CountedProvider::new(Arc::<Vault>::clone(&vault), metrics.clone());
         let provider: Arc<dyn Provider> = Arc::new(provider);
         let publisher = Publisher::new(
             PublisherSettings::new(root.path(), DRIVER),

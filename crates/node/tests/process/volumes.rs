@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tonic::Code;
 
-use crate::fakes::{MARKER, Node, can_mount, forbidden, request};
+use crate::fakes::{MARKER, Node, TOKENS, can_mount, forbidden, request};
 
 #[tokio::test]
 async fn a_volume_comes_and_goes_at_the_kubelets_word_and_is_counted() {
@@ -18,6 +18,8 @@ async fn a_volume_comes_and_goes_at_the_kubelets_word_and_is_counted() {
     published.unwrap();
     assert_eq!(std::fs::read_to_string(target.join("credential")).unwrap(), MARKER);
     node.publish(&target).await.unwrap();
+    let line = "lanyard_node_volumes{namespace=\"tenant\",class=\"disk\"} 1";
+    assert!(node.page.render().lines().any(|it| it == line));
     node.unpublish(&target).await.unwrap();
     node.unpublish(&target).await.unwrap();
     assert!(!target.exists());
@@ -50,6 +52,25 @@ async fn a_refusal_says_what_was_tried_what_came_back_and_what_to_do() {
     let page = node.page.render();
     let line = "node_publish_error_total{provider=\"azure\",error_type=\"VaultForbidden\",os_type=\"linux\"} 1";
     assert!(page.lines().any(|it| it == line), "{page}");
+    node.end().await;
+}
+
+#[tokio::test]
+async fn a_republish_that_cannot_be_read_does_not_make_the_kubelet_forget_what_is_mounted() {
+    let node = Node::ready().await;
+    let target = node.target("a");
+    if can_mount() {
+        node.publish(&target).await.unwrap();
+        let mut invalid = request(&target);
+        invalid.secrets.insert(TOKENS.to_owned(), "{".to_owned());
+        let status = node.kubelet().node_publish_volume(invalid).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+        node.unpublish(&target).await.unwrap();
+    }
+    let mut invalid = request(&target);
+    invalid.secrets.insert(TOKENS.to_owned(), "{".to_owned());
+    let status = node.kubelet().node_publish_volume(invalid).await.unwrap_err();
+    assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
     node.end().await;
 }
 

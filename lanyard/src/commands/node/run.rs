@@ -59,7 +59,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let registry =
         ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), overrides(&args.providers));
     let provider: Arc<dyn Provider> =
-        Arc::new(CountedProvider::new(Arc::new(registry), metrics.clone(), Arc::clone(&clock)));
+        Arc::new(CountedProvider::new(Arc::new(registry), metrics.clone()));
     let parts = PublisherParts {
         classes: Arc::clone(&cluster.classes),
         provider,

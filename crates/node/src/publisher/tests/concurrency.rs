@@ -74,6 +74,7 @@ async fn an_unpublish_does_not_wait_for_the_provider_of_a_pod_that_is_gone() {
     publisher.unpublish("csi-1", &target).await.unwrap();
     let failure = first.await.unwrap().unwrap_err();
     assert_eq!(failure.grpc, Code::Aborted);
+    assert_eq!(node.listener.kinds(), [], "nothing is wrong");
     assert!(!target.exists());
     assert_eq!((node.layers(&target), publisher.states().len()), (0, 0));
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::audit::{AuditSink, AuditTrail};
 use crate::provider::Stamps;
 use crate::publisher::fixture::DRIVER;
+use crate::reporter::Looked;
 use crate::rotation::ClassWishes;
 
 #[tokio::test]
@@ -12,8 +13,12 @@ async fn a_due_volume_gets_its_new_content_at_the_kubelets_republish() {
     publisher.publish(order(&target)).await.unwrap();
     node.wait();
     node.provider.gives(&[("cert", "two")], "v2");
+    let created = node.clock.now().checked_sub(jiff::SignedDuration::from_secs(7)).unwrap();
+    node.provider.stamps(Stamps { created: Some(created), ..Stamps::default() });
     publisher.publish(order(&target)).await.unwrap();
     assert_eq!(read(&target, "cert"), "two");
+    let look = node.listener.looks.lock()[0].clone();
+    assert_eq!((look.outcome, look.lags), (Ok(true), vec![Duration::from_secs(7)]));
     assert_eq!(node.listener.kinds(), [NoticeKind::MountRotationComplete]);
     let message = node.listener.notices.lock()[0].message.clone();
     assert!(message.contains("secret/one v2"), "{message}");
@@ -119,6 +124,10 @@ async fn an_older_credential_is_refused_and_the_mounted_one_stays() {
     }
     assert_eq!(read(&target, "cert"), "one");
     assert_eq!(node.listener.kinds(), [NoticeKind::Failed(OutcomeCode::CredentialOlder)]);
+    let looks = node.listener.looks.lock().clone();
+    assert_eq!(looks.len(), 3);
+    let is_unchanged = |look: &Looked| look.outcome == Ok(false) && look.lags.is_empty();
+    assert!(looks.iter().all(is_unchanged), "readers see nothing newer: {looks:?}");
     let report = node.listener.reports.lock().last().unwrap().clone();
     assert_eq!(report.facts.outcome.as_deref(), Some("CredentialOlder"));
     assert_eq!(report.objects[0].version, "v1");
@@ -211,4 +220,25 @@ async fn where_the_node_does_not_rotate_only_what_is_unknown_is_asked_for() {
     let other = BTreeMap::from([("more".to_owned(), "1".to_owned())]);
     publisher.publish(MountOrder { attributes: other, ..order(&target) }).await.unwrap();
     assert_eq!(node.provider.times_asked(), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_no_rotation() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    let checked = publisher.state(&target).unwrap().clock.checked();
+    // The provider answers, and what it gives cannot be a volume.
+    node.provider.gives(&[("a", "1"), ("a/b", "2")], "v2");
+    for _ in 0..3 {
+        node.clock.advance(Duration::from_mins(30));
+        publisher.publish(order(&target)).await.unwrap();
+    }
+    let looks = node.listener.looks.lock().clone();
+    assert_eq!(looks.len(), 3);
+    assert!(looks.iter().all(|look| look.outcome.is_err() && look.lags.is_empty()), "{looks:?}");
+    let state = publisher.state(&target).unwrap();
+    assert_eq!(state.clock.checked(), checked, "what readers see is as old as it was");
+    assert!(state.trouble.is_some());
 }
