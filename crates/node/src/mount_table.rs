@@ -7,23 +7,23 @@ use std::path::{Path, PathBuf};
 use crate::directory::{DiskError, Operation, failure};
 use crate::generation::Generation;
 
-/// The mount table as it is now.
+/// The mount table as it is now. It is bytes: names of mount points are what their makers like.
 #[derive(Debug)]
-pub(crate) struct MountTable(String);
+pub(crate) struct MountTable(Vec<u8>);
 
 /// One line of the table, as far as it matters here.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'a> {
-    device: &'a str,
-    root: &'a str,
+    device: &'a [u8],
+    root: &'a [u8],
     point: PathBuf,
-    kind: &'a str,
+    kind: &'a [u8],
 }
 
 impl MountTable {
     pub(crate) fn load() -> Result<Self, DiskError> {
         let path = Path::new("/proc/self/mountinfo");
-        std::fs::read_to_string(path)
+        std::fs::read(path)
             .map(Self)
             .map_err(|error| failure(Operation::Read, path, error))
     }
@@ -33,9 +33,12 @@ impl MountTable {
     /// That is the work of `subPath`: the kubelet binds the file itself, through the links, into
     /// the container, which then sees the inode of one generation for as long as it lives.
     pub(crate) fn shown_generations(&self, device: &str) -> Vec<Generation> {
-        let roots = self.lines().filter(|line| line.device == device).map(|line| line.root);
+        let roots = self.lines().filter(|line| line.device == device.as_bytes());
         // Names of generations hold nothing that the table escapes.
-        roots.filter_map(|root| root.split('/').find_map(|part| part.parse().ok())).collect()
+        let generation = |part: &[u8]| std::str::from_utf8(part).ok()?.parse().ok();
+        roots
+            .filter_map(|line| line.root.split(|byte| *byte == b'/').find_map(generation))
+            .collect()
     }
 
     /// How many mounts lie on one another on `point`.
@@ -47,7 +50,7 @@ impl MountTable {
     pub(crate) fn memory_mounts_below(&self, dir: &Path) -> Vec<PathBuf> {
         let mut points: Vec<_> = self
             .lines()
-            .filter(|line| line.kind == "tmpfs" && line.point.starts_with(dir))
+            .filter(|line| line.kind == b"tmpfs" && line.point.starts_with(dir))
             .map(|line| line.point)
             .collect();
         points.sort();
@@ -56,20 +59,20 @@ impl MountTable {
     }
 
     fn lines(&self) -> impl Iterator<Item = Line<'_>> {
-        self.0.lines().filter_map(|line| {
-            let (first, second) = line.split_once(" - ")?;
-            let mut fields = first.split(' ').skip(2);
+        self.0.split(|byte| *byte == b'\n').filter_map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ').skip(2);
             let (device, root, point) = (fields.next()?, fields.next()?, fields.next()?);
-            let kind = second.split(' ').next()?;
+            // Optional fields, and a dash behind the last.
+            let kind = fields.skip_while(|field| *field != b"-").nth(1)?;
             Some(Line { device, root, point: unescape(point), kind })
         })
     }
 }
 
 /// The table writes space, tab, newline and backslash as three octal digits.
-fn unescape(text: &str) -> PathBuf {
+fn unescape(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
+    let mut rest = text;
     while let Some((&byte, after)) = rest.split_first() {
         let escaped = (byte == b'\\')
             .then(|| after.split_at_checked(3))
@@ -92,7 +95,7 @@ mod tests {
 
     fn table() -> MountTable {
         MountTable(
-            "\
+            b"\
 36 35 0:45 / /pods/a/volumes/v/mount rw,nosuid - tmpfs tmpfs rw
 37 35 0:45 /..2026_11_21_12_00_00.3/tls/key /pods/a/subpaths/v/c/0 rw shared:1 - tmpfs tmpfs rw
 38 35 0:46 /..2026_11_21_12_00_00.4/tls/key /pods/b/subpaths/v/c/0 rw - tmpfs tmpfs rw
@@ -100,9 +103,10 @@ mod tests {
 40 36 0:47 / /pods/a/volumes/v/mount rw,nosuid - tmpfs tmpfs rw
 41 36 0:48 / /pods/a\\040b\\134/mount rw - tmpfs tmpfs rw
 42 36 0:49 / /podsx/mount rw - tmpfs tmpfs rw
+43 36 0:50 /\xff /pods/\xff rw - tmpfs tmpfs rw
 broken line
 "
-            .to_owned(),
+            .to_vec(),
         )
     }
 
@@ -134,11 +138,14 @@ broken line
             "/pods/a b\\/mount",
             "/pods/b/subpaths/v/c/0",
         ];
-        assert_eq!(found, expected.map(PathBuf::from));
+        let mut expected = expected.map(PathBuf::from).to_vec();
+        // A name that is no text keeps nobody from finding the others.
+        expected.push(PathBuf::from(OsString::from_vec(b"/pods/\xff".to_vec())));
+        assert_eq!(found, expected);
     }
 
     #[test]
     fn a_backslash_that_escapes_nothing_stays() {
-        assert_eq!(unescape("/a\\9zz\\04"), Path::new("/a\\9zz\\04"));
+        assert_eq!(unescape(b"/a\\9zz\\04"), Path::new("/a\\9zz\\04"));
     }
 }

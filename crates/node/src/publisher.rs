@@ -4,8 +4,9 @@
 //! Work that was begun is finished though the caller goes away, so that no deadline leaves half a
 //! volume; only who still waits for the provider is let go, when the volume is taken away meanwhile.
 //!
-//! A volume is filled before it is mounted, where the kernel can (Linux 5.2): a process that is
-//! killed at any moment leaves either nothing at the target or a whole volume.
+//! A volume is filled before it is mounted, where the sandbox of the process lets it (some deny
+//! fsmount(2)): a process that is killed at any moment leaves either nothing at the target or a
+//! whole volume. Linux 5.8 is needed: before, nobody tells a mount from what it lies on.
 
 mod contents;
 mod decide;
@@ -155,7 +156,7 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// Where the table of mounts cannot be read. A volume that cannot be is told in the answer and
+    /// Where the kernel is too old, and where the table of mounts cannot be read. A volume that cannot be is told in the answer and
     /// looked at again when the kubelet asks for it.
     pub async fn recover(&self) -> Result<Recovered, PublishFailure> {
         self.engine.recover().await

@@ -137,8 +137,13 @@ impl Volume {
         Ok(self.directory.load_file(MARKER.as_ref(), LONGEST_MARKER)?)
     }
 
-    /// Replaces the note beside the files in one step. Pods cannot read it.
+    /// Replaces the note beside the files in one step. Pods cannot read it. One that is too long
+    /// to be read again is written all the same, for people, and said to be of no use.
     pub(crate) fn write_marker(&self, note: &[u8]) -> Result<(), PublishError> {
+        if bytes_of(note) > LONGEST_MARKER {
+            let (dir, bytes) = (self.dir().display(), note.len());
+            tracing::warn!(%dir, bytes, "the note is too long: a restart forgets what is mounted");
+        }
         self.directory.reach(Step::WriteMarker);
         self.directory.remove(NEXT_MARKER.as_ref())?;
         let gid = rustix::process::getegid().as_raw();
@@ -231,7 +236,8 @@ impl Volume {
         let bytes = payload.files().map(|entry| bytes_of(entry.content)).sum();
         if let Some(mount) = &self.mount {
             self.directory.reach(Step::Grow);
-            mount.reserve(payload.files().map(|entry| bytes_of(entry.content)))?;
+            let lengths = payload.files().map(|entry| bytes_of(entry.content));
+            mount.reserve(lengths.chain([MARKER_ROOM]))?;
         }
         let generation = survey.generations.next(self.clock.now());
         if let Err(error) = self.write(&generation, payload, group) {
@@ -407,6 +413,8 @@ pub(crate) const MARKER: &str = "..lanyard.json";
 const NEXT_MARKER: &str = "..lanyard.json_tmp";
 /// No note is longer, in bytes: nothing planted in its place fills our memory.
 pub(crate) const LONGEST_MARKER: u64 = 1024 * 1024;
+/// What is kept free for the next note, in bytes: it is written beside the last one.
+const MARKER_ROOM: u64 = 64 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -208,6 +208,21 @@ impl Place {
     }
 }
 
+/// Whether the kernel opens paths without following links and tells a mount from what it lies on
+/// (Linux 5.8: openat2(2), and `STATX_MNT_ID` and `STATX_ATTR_MOUNT_ROOT` of statx(2)). A
+/// directory that is not there cannot tell, and passes.
+pub(crate) fn is_kernel_able(dir: &Path) -> bool {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let Ok(root) = fs::open(dir, flags, Mode::empty()) else { return true };
+    let opened = fs::openat2(&root, c".", flags, Mode::empty(), WITHIN);
+    let stat = fs::statx(&root, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+    opened.is_ok()
+        && stat.is_ok_and(|stat| {
+            stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+                && StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID)
+        })
+}
+
 /// Whether a failure is that of a file system that nobody serves any more.
 fn is_death(error: &DiskError) -> bool {
     [Errno::NOTCONN, Errno::STALE, Errno::IO, Errno::HOSTDOWN, Errno::CONNABORTED, Errno::TIMEDOUT]
@@ -224,6 +239,12 @@ const DIRECTORY_MODE: u32 = 0o750;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_on_which_mounts_are_told_apart_is_able() {
+        assert!(is_kernel_able(Path::new("/")));
+        assert!(is_kernel_able(Path::new("/absent")));
+    }
 
     #[test]
     fn only_a_clean_path_below_the_directory_of_the_kubelet_is_a_place() {

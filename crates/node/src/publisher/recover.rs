@@ -6,7 +6,7 @@ use super::decide::Plan;
 use super::disk::{self, Desk};
 use super::failure::PublishFailure;
 use super::mounted::Mounted;
-use super::place::Place;
+use super::place::{Place, is_kernel_able};
 use super::{Engine, blocking};
 use crate::error::PublishError;
 use crate::mount_table::MountTable;
@@ -24,6 +24,12 @@ pub struct Recovered {
 
 impl Engine {
     pub(super) async fn recover(&self) -> Result<Recovered, PublishFailure> {
+        let kubelet_dir = self.settings.kubelet_dir.clone();
+        if !blocking(move || is_kernel_able(&kubelet_dir)).await? {
+            let message = "the kernel cannot tell mounts from what they lie on, or openat2 is denied";
+            return Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message)
+                .with_hint("run Linux 5.8 or newer, with a seccomp profile that lets openat2 pass"));
+        }
         let kubelet_dir = self.settings.kubelet_dir.clone();
         let points = move || volume_points(&kubelet_dir);
         let points = blocking(points).await?.map_err(|error| {

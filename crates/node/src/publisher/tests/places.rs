@@ -299,3 +299,43 @@ async fn a_kernel_without_detached_mounts_is_served_in_place() {
     publisher.unpublish("csi-1", &target).await.unwrap();
     assert!(!target.exists());
 }
+
+#[tokio::test]
+async fn a_volume_that_cannot_be_emptied_is_unmounted_all_the_same() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    let outside = tempfile::tempdir_in(node.dir.path()).unwrap();
+    fs::write(outside.path().join("precious"), "kept").unwrap();
+    let generation = fs::canonicalize(target.join("..data")).unwrap();
+    mount_bind(outside.path(), &generation).unwrap();
+    publisher.unpublish("csi-1", &target).await.unwrap();
+    assert_eq!((node.layers(&target), target.exists()), (0, false));
+    assert_eq!(read(outside.path(), "precious"), "kept");
+}
+
+#[tokio::test]
+async fn a_mount_that_appeared_while_the_source_was_asked_is_not_stacked_upon() {
+    for staged in [true, false] {
+        let Some(mut node) = Node::new() else { return };
+        node.staged = staged;
+        let target = node.prepared("v");
+        let publisher = node.start();
+        node.provider.shut().await;
+        let call = {
+            let (publisher, order) = (publisher.clone(), order(&target));
+            tokio::spawn(async move { publisher.publish(order).await })
+        };
+        while node.provider.times_asked() == 0 {
+            tokio::task::yield_now().await;
+        }
+        mounted_by_upstream(&target, "theirs");
+        node.provider.open();
+        let failure = call.await.unwrap().unwrap_err();
+        assert_eq!(failure.grpc, Code::Unavailable, "{failure}");
+        assert_eq!((node.layers(&target), read(&target, "cert").as_str()), (1, "theirs"));
+        publisher.publish(order(&target)).await.unwrap();
+        assert_eq!((node.layers(&target), read(&target, "cert").as_str()), (1, "one"));
+    }
+}

@@ -242,3 +242,31 @@ async fn what_cannot_be_written_is_no_rotation() {
     assert_eq!(state.clock.checked(), checked, "what readers see is as old as it was");
     assert!(state.trouble.is_some());
 }
+
+#[tokio::test]
+async fn a_swap_of_which_not_everybody_heard_goes_on_being_looked_after_and_is_told() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    let retired = fs::canonicalize(target.join("cert")).unwrap();
+    node.wait();
+    node.provider.gives(&[("cert", "two")], "v2");
+    publisher.publish(order(&target)).await.unwrap();
+    // A pipe, which cannot be read at an offset, where a file was.
+    fs::remove_file(&retired).unwrap();
+    mknodat(CWD, &retired, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    node.wait();
+    node.provider.gives(&[("cert", "three")], "v3");
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(read(&target, "cert"), "three");
+    assert!(publisher.refresh(&target, Urgency::Rotation).await.is_err(), "it is still there");
+    assert_eq!(publisher.volumes().len(), 1);
+    fs::remove_file(&retired).unwrap();
+    let refreshed = publisher.refresh(&target, Urgency::Rotation).await.unwrap();
+    assert_eq!(refreshed, Refreshed::Changed);
+    let rotations = node.listener.kinds().into_iter();
+    let rotations = rotations.filter(|kind| *kind == NoticeKind::MountRotationComplete).count();
+    assert_eq!(rotations, 2);
+}
