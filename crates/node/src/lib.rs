@@ -82,7 +82,7 @@ pub use registration::{RegistrationRefused, RegistrationSettings};
 pub use reporter::{
     Looked, NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,
 };
-pub use server::{NodeServer, NodeServerParts, NodeServerSettings, ServeError, liveness};
+pub use server::{NodeServer, NodeServerParts, NodeServerSettings, ServeError};
 pub use step::{Step, Work};
 pub use sync::{SecretSync, SecretSyncSettings};
 pub use volume::{Changed, Published, Scrubbed, Volume};

@@ -17,7 +17,7 @@ use lanyard_grpc::csi::identity_server::IdentityServer;
 use lanyard_grpc::csi::node_server::NodeServer as CsiNodeServer;
 use lanyard_grpc::provider::csi_driver_provider_server::CsiDriverProviderServer;
 use lanyard_grpc::registration::registration_server::RegistrationServer;
-use lanyard_telemetry::{Gate, Readiness};
+use lanyard_telemetry::{Gate, Liveness, Readiness};
 use tokio::task::JoinSet;
 use tonic::service::Routes;
 use tonic_health::server::health_reporter;
@@ -25,7 +25,6 @@ use tonic_health::server::health_reporter;
 use self::door::Door;
 use self::ending::{End, Ending};
 pub use self::error::ServeError;
-pub use self::health::liveness;
 use crate::csi::{DriverName, IdentityService, NodeService};
 use crate::metrics::NodeMetrics;
 use crate::order::OrderRules;
@@ -73,6 +72,7 @@ pub struct NodeServer {
     settings: NodeServerSettings,
     parts: NodeServerParts,
     registration: Gate,
+    csi: Gate,
 }
 
 impl NodeServer {
@@ -83,7 +83,15 @@ impl NodeServer {
         if settings.registration.is_none() {
             registration.open();
         }
-        Self { settings, parts, registration }
+        let csi = parts.readiness.gate("csi socket", "does not listen yet");
+        Self { settings, parts, registration, csi }
+    }
+
+    /// Whether the process works at all: it answers a call on its CSI socket within `limit`, or
+    /// knows why nobody can call it there. Needs a tokio runtime.
+    pub fn liveness(&self, limit: Duration) -> Liveness {
+        let clock = SharedClock::clone(&self.parts.clock);
+        health::liveness(&self.settings.csi_socket, self.csi.clone(), limit, clock)
     }
 
     /// Serves until `end`, and then until the calls in flight are answered.
@@ -100,7 +108,8 @@ impl NodeServer {
             registrar.spawn(self.register(settings, registering.ending()));
         }
         let csi = self.csi_routes().add_service(health.clone());
-        let csi_door = self.door("csi socket", &self.settings.csi_socket, serving.ending());
+        let csi_door =
+            self.unnamed_door(&self.settings.csi_socket, self.csi.clone(), serving.ending());
         let provider_door = self
             .parts
             .provider
@@ -127,7 +136,7 @@ impl NodeServer {
     }
 
     fn csi_routes(&self) -> Routes {
-        let Self { settings, parts, registration } = self;
+        let Self { settings, parts, registration, .. } = self;
         let identity = IdentityService::new(
             settings.driver.clone(),
             settings.version.clone(),

@@ -13,7 +13,8 @@ pub enum ListenAddress {
     Off,
     /// One address.
     At(SocketAddr),
-    /// Every interface, of both families where the machine has both.
+    /// Every interface, of both families where the machine has both (and `net.ipv6.bindv6only` is
+    /// 0, as it is unless somebody changed it; else of IPv6 alone).
     Everywhere(u16),
 }
 

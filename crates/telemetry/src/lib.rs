@@ -17,6 +17,7 @@
 //! ```
 
 mod address;
+mod connections;
 mod labels;
 mod liveness;
 mod page;

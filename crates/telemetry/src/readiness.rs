@@ -90,6 +90,11 @@ impl Gate {
 }
 
 impl Gate {
+    /// Whether it is open.
+    pub fn is_open(&self) -> bool {
+        !self.readiness.0.borrow().contains_key(self.name)
+    }
+
     /// Whether every gate but this one is open.
     pub fn others_are_open(&self) -> bool {
         self.alone(&self.readiness.0.borrow())
@@ -138,8 +143,9 @@ mod tests {
             [NotReady { gate: "classes", reason: "not listed".into() }]
         );
         classes.open();
-        assert!(readiness.is_ready());
+        assert!(readiness.is_ready() && socket.is_open());
         socket.close("was removed");
+        assert!(!socket.is_open() && classes.is_open());
         assert_eq!(readiness.problems()[0].to_string(), "socket: was removed");
     }
 

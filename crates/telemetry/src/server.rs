@@ -9,9 +9,11 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use lanyard_clock::SharedClock;
 use tokio::net::TcpListener;
 
 use crate::address::ListenAddress;
+use crate::connections::FewConnections;
 use crate::liveness::Liveness;
 use crate::page::MetricsPage;
 use crate::readiness::Readiness;
@@ -80,7 +82,8 @@ impl Listening {
         self.address
     }
 
-    /// Serves until `end`, and then until the requests in flight are answered.
+    /// Serves until `end`, and then until the requests in flight are answered. There are 32
+    /// connections at most, and each ends after a minute: half a request holds nothing for long.
     ///
     /// # Errors
     ///
@@ -88,9 +91,11 @@ impl Listening {
     pub async fn serve(
         self,
         routes: Router,
+        clock: SharedClock,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
-        axum::serve(self.listener, routes).with_graceful_shutdown(end).await
+        let connections = FewConnections::to(self.listener, clock);
+        axum::serve(connections, routes).with_graceful_shutdown(end).await
     }
 }
 
@@ -117,7 +122,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use lanyard_clock::{ManualClock, SharedClock};
+    use lanyard_clock::ManualClock;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::sync::oneshot;
@@ -132,27 +137,35 @@ mod tests {
 
     impl Server {
         async fn start(routes: Router) -> Self {
+            Self::start_at(routes, clock(&manual())).await
+        }
+
+        async fn start_at(routes: Router, clock: SharedClock) -> Self {
             let address = "127.0.0.1:0".parse().unwrap();
             let listening = Listening::bind(address).await.unwrap().unwrap();
             let address = listening.address();
             let (end, ended) = oneshot::channel();
-            let task = tokio::spawn(listening.serve(routes, async { drop(ended.await) }));
+            let task = tokio::spawn(listening.serve(routes, clock, async { drop(ended.await) }));
             Self { address, end, task }
         }
 
         async fn get(&self, path: &str) -> String {
-            let mut stream = TcpStream::connect(self.address).await.unwrap();
-            let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-            stream.write_all(request.as_bytes()).await.unwrap();
-            let mut text = String::new();
-            stream.read_to_string(&mut text).await.unwrap();
-            text
+            fetch(self.address, path).await
         }
 
         async fn end(self) {
             self.end.send(()).unwrap();
             self.task.await.unwrap().unwrap();
         }
+    }
+
+    async fn fetch(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
     }
 
     fn manual() -> ManualClock {
@@ -205,6 +218,49 @@ mod tests {
         }
         manual.advance(limit);
         assert_eq!(checking.await.unwrap(), Err("no answer within 5s".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn who_sends_half_a_request_holds_nothing_for_long_and_keeps_nobody_from_ending() {
+        use crate::connections::{LONGEST, MOST};
+        let manual = manual();
+        let routes = metrics_routes(MetricsPage::build(|_| ()));
+        let server = Server::start_at(routes, clock(&manual)).await;
+        let mut halves = Vec::new();
+        for _ in 0..MOST {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            stream.write_all(b"GET /metr").await.unwrap();
+            halves.push(stream);
+        }
+        while manual.sleepers() < MOST {
+            tokio::task::yield_now().await;
+        }
+        let address = server.address;
+        let mut waiting = Box::pin(fetch(address, "/metrics"));
+        for _ in 0..100 {
+            assert!(poll_once(&mut waiting).await.is_none(), "there is no place");
+        }
+        manual.advance(LONGEST);
+        assert!(waiting.await.starts_with("HTTP/1.1 200"));
+
+        let mut half = TcpStream::connect(server.address).await.unwrap();
+        half.write_all(b"GET /metr").await.unwrap();
+        while manual.sleepers() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let Server { end, task, .. } = server;
+        end.send(()).unwrap();
+        manual.advance(LONGEST);
+        task.await.unwrap().unwrap();
+    }
+
+    /// What a future comes to, if it does at once.
+    async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = tokio::task::yield_now() => None,
+        }
     }
 
     #[tokio::test]

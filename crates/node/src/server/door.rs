@@ -1,8 +1,10 @@
 //! A socket that is kept in place.
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures::{Stream, StreamExt};
 use lanyard_clock::SharedClock;
 use lanyard_grpc::{Incoming, PrivateSocket, SocketFile};
 use lanyard_telemetry::Gate;
@@ -88,6 +90,7 @@ impl Door {
 
     fn serve(&self, incoming: Incoming, routes: Routes) -> (oneshot::Sender<()>, Serving) {
         let (close, closed) = oneshot::channel::<()>();
+        let incoming = patient(incoming, SharedClock::clone(&self.clock));
         let count = CountCalls::new(self.metrics.clone(), SharedClock::clone(&self.clock));
         let server = Server::builder().max_concurrent_streams(MOST_STREAMS).layer(count);
         let serving = async move {
@@ -122,9 +125,57 @@ impl Door {
     }
 }
 
+/// Rests after a connection that could not be taken, if the next one cannot be either: without
+/// descriptors or memory the call fails again at once, and the server asks again at once.
+fn patient<T>(
+    incoming: impl Stream<Item = io::Result<T>>,
+    clock: SharedClock,
+) -> impl Stream<Item = io::Result<T>> {
+    incoming.then(move |accepted| {
+        let clock = SharedClock::clone(&clock);
+        async move {
+            let problem = accepted.as_ref().err();
+            let problem = problem.filter(|it| it.kind() != io::ErrorKind::ConnectionAborted);
+            if let Some(reason) = problem.map(ToString::to_string) {
+                tracing::warn!(reason, "no connection can be taken now");
+                clock.sleep(REST).await;
+            }
+            accepted
+        }
+    })
+}
+
+/// How long nobody is let in after that.
+const REST: Duration = Duration::from_secs(1);
+
 /// How soon a lost socket is noticed, and a taken one tried again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Calls at once on one connection. The kubelet makes one connection for each call; an upstream
 /// driver has one for all.
 const MOST_STREAMS: u32 = 512;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lanyard_clock::ManualClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn without_descriptors_the_server_rests_instead_of_asking_without_end() {
+        let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+        let none_left = || Err(io::Error::from(rustix::io::Errno::MFILE));
+        let aborted = || Err(io::Error::from(io::ErrorKind::ConnectionAborted));
+        let incoming = futures::stream::iter([aborted(), none_left(), Ok(1)]);
+        let mut incoming = Box::pin(patient(incoming, Arc::new(clock.clone())));
+        assert!(futures::poll!(incoming.next()).is_ready(), "that concerned one client");
+        for _ in 0..3 {
+            assert!(futures::poll!(incoming.next()).is_pending());
+        }
+        clock.advance(REST);
+        assert!(incoming.next().await.unwrap().is_err());
+        assert_eq!(incoming.next().await.unwrap().unwrap(), 1);
+    }
+}

@@ -20,13 +20,22 @@ pub(super) async fn report(reporter: HealthReporter, registration: &Gate) {
     }
 }
 
-/// Whether the process behind `socket` answers calls at all, be it ready or not: a process that is
-/// not ready does not become so by being started again. Needs a tokio runtime.
-pub fn liveness(socket: &Path, limit: Duration, clock: SharedClock) -> Liveness {
+/// Whether the process answers calls on its own socket, be it ready or not: a process that is not
+/// ready does not become so by being started again. While `gate` is closed the socket is not
+/// there, or is another process's, and `/readyz` says why. Needs a tokio runtime.
+pub(super) fn liveness(
+    socket: &Path,
+    gate: Gate,
+    limit: Duration,
+    clock: SharedClock,
+) -> Liveness {
     let client = HealthClient::new(lanyard_grpc::connect(socket));
     let check = move || {
-        let mut client = client.clone();
+        let (mut client, gate) = (client.clone(), gate.clone());
         async move {
+            if !gate.is_open() {
+                return Ok(());
+            }
             let request = HealthCheckRequest { service: String::new() };
             let answer = client.check(request).await;
             answer.map(drop).map_err(|status| format!("{}: {}", status.code(), status.message()))

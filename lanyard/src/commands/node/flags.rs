@@ -58,7 +58,7 @@ pub(super) struct DriverArgs {
     /// The path of the endpoint as the kubelet sees it [default: that of the endpoint]
     #[arg(long, value_name = "PATH")]
     pub(super) kubelet_registration_path: Option<PathBuf>,
-    /// How long calls in flight may take after SIGTERM
+    /// How long calls in flight and rotations may take after SIGTERM, all together
     #[arg(long, default_value = "20s", value_name = "DURATION")]
     pub(super) drain_timeout: GoDuration,
 }
@@ -180,7 +180,8 @@ pub(super) struct PolicyArgs {
     /// Which namespace may read what through an identity that the node shares
     #[arg(long, value_name = "FILE")]
     pub(super) policy_file: Option<PathBuf>,
-    /// What becomes of a read that no rule allows
+    /// What becomes of a read that no rule allows; `enforce` with an empty policy denies every read
+    /// through an identity that the node shares
     #[arg(
         long,
         value_enum,

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_node::audit::{AuditSink, AuditTrail};
@@ -12,10 +13,10 @@ use lanyard_node::rotation::Rotator;
 use lanyard_node::{
     CountedProvider, CountedReporter, KubernetesApi, NodeMetrics, NodeServer, NodeServerParts,
     PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings,
-    SecretSync, ServedProvider, SocketProviders, SocketSettings, liveness,
+    SecretSync, ServedProvider, SocketProviders, SocketSettings,
 };
 use lanyard_telemetry::{
-    BuildInfo, Gate, Listening, MetricsPage, ProcessMetrics, Readiness, health_routes,
+    BuildInfo, Gate, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, health_routes,
     metrics_routes,
 };
 use lanyard_vocabulary::causes;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
 use super::azure;
+use super::claim::Claim;
 use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
 use super::kubernetes::{self, Cluster, Surroundings};
 use super::settings::NodeSettings;
@@ -69,10 +71,33 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let publisher_settings =
         PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
     let publisher = Publisher::new(publisher_settings, parts);
-    recover(&publisher).await?;
+    let served = args.providers.provider_socket.zip(azure);
+    let provider = served.map(|(path, azure)| (path, ServedProvider::new(azure)));
+    let claimed = settings.lock_file();
+    let drain = settings.server.drain;
+    let parts = NodeServerParts {
+        publisher: publisher.clone(),
+        provider,
+        metrics: metrics.clone(),
+        readiness: readiness.clone(),
+        clock: Arc::clone(&clock),
+    };
+    let server = NodeServer::new(settings.server, parts);
+    let liveness = server.liveness(settings.health_timeout);
+    pages.serve(&mut beside, (liveness, &settings.health_path), &metrics, &readiness, &clock);
 
+    let gate = readiness.gate("volumes", "not looked at yet");
+    let _claim = tokio::select! {
+        claim = Claim::wait(&claimed, &gate, &clock) => claim,
+        _ = signals.end() => {
+            beside.end(drain, &clock).await;
+            audit.flush();
+            return Ok(Exit::Good);
+        }
+    };
+    recover(&publisher).await?;
     let rotator = Rotator::new(
-        Arc::new(publisher.clone()),
+        Arc::new(publisher),
         cluster.classes,
         kubernetes::alone(&cluster.reporter, &metrics),
         Arc::clone(&clock),
@@ -85,28 +110,39 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         beside.spawn_until_end(async move { sockets.watch_health(interval).await });
     }
     beside.spawn_until_end(policy.follow(Arc::clone(&clock), audit.clone()));
-    pages.serve(&mut beside, &settings, &metrics, &readiness, &clock);
+    let ended = serve(server, signals, beside, (drain, &clock)).await;
+    // It blocks until the last lines are written, and nothing else is to be done here.
+    audit.flush();
+    ended
+}
 
-    let served = args.providers.provider_socket.zip(azure);
-    let provider = served.map(|(path, azure)| (path, ServedProvider::new(azure)));
-    let parts = NodeServerParts { publisher, provider, metrics, readiness, clock };
-    let server = NodeServer::new(settings.server, parts);
-    let mut broken = None;
+/// Serves until the end is asked for or a part broke. From then on everything together may take
+/// `drain`: what is at work on a volume then is found by the next process.
+async fn serve(
+    server: NodeServer,
+    mut signals: Signals,
+    mut beside: Beside,
+    (drain, clock): (Duration, &SharedClock),
+) -> CommandResult {
+    let (mut broken, mut began) = (None, None);
     let end = async {
         tokio::select! {
             end = signals.end() => tracing::info!(?end, "ending; mounted volumes stay"),
             error = beside.broken() => broken = Some(error),
         }
+        began = Some(clock.monotonic());
     };
     let outcome = server.run(end).await;
-    beside.end().await;
-    // It blocks until the last lines are written, and nothing else is to be done here.
-    audit.flush();
+    let spent = began.map(|began| clock.monotonic().saturating_sub(began)).unwrap_or_default();
+    beside.end(drain.saturating_sub(spent).max(SHORTEST_END), clock).await;
     outcome.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
     broken.map_or(Ok(Exit::Good), |error| {
         Err(CommandError::unavailable("a part of the process broke").because(&error))
     })
 }
+
+/// What the parts beside the sockets may take to end when the calls in flight took all the time.
+const SHORTEST_END: Duration = Duration::from_secs(2);
 
 /// What runs beside the sockets, until they are closed.
 #[derive(Debug, Default)]
@@ -165,11 +201,20 @@ impl Beside {
         std::future::pending().await
     }
 
-    async fn end(mut self) {
+    /// Ends the parts; what has not ended by itself after `limit` is dropped.
+    async fn end(mut self, limit: Duration, clock: &SharedClock) {
         self.end.send_replace(true);
-        while let Some(ended) = self.tasks.join_next().await {
-            if let Err(error) = ended {
-                tracing::error!(%error, "a part of the process broke");
+        let ended = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a part of the process broke");
+                }
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            () = clock.sleep(limit) => {
+                tracing::warn!(?limit, "what is still at work is left; the next process finds it");
             }
         }
     }
@@ -195,7 +240,7 @@ impl Pages {
     fn serve(
         self,
         beside: &mut Beside,
-        settings: &NodeSettings,
+        (liveness, path): (Liveness, &str),
         metrics: &NodeMetrics,
         readiness: &Readiness,
         clock: &SharedClock,
@@ -205,14 +250,11 @@ impl Pages {
             ProcessMetrics.register(registry);
             BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
         });
-        let socket = &settings.server.csi_socket;
-        let liveness = liveness(socket, settings.health_timeout, Arc::clone(clock));
-        let health = health_routes(&settings.health_path, liveness, readiness.clone());
-        let pages = [(self.metrics, metrics_routes(page)), (self.health, health)];
-        for (listening, routes) in pages {
+        let health = health_routes(path, liveness, readiness.clone());
+        for (listening, routes) in [(self.metrics, metrics_routes(page)), (self.health, health)] {
             let Some(listening) = listening else { continue };
             tracing::info!(address = %listening.address(), "serving pages");
-            let serving = listening.serve(routes, beside.ended());
+            let serving = listening.serve(routes, Arc::clone(clock), beside.ended());
             beside.spawn(async move {
                 if let Err(error) = serving.await {
                     tracing::error!(%error, "a page is served no longer");

@@ -23,6 +23,12 @@ pub(super) struct NodeSettings {
 }
 
 impl NodeSettings {
+    /// The file whose lock says which process has the volumes of the driver: beside the socket,
+    /// in the directory that every process of the driver shares with the kubelet.
+    pub(super) fn lock_file(&self) -> PathBuf {
+        self.server.csi_socket.with_file_name(format!("{}.lock", self.server.driver.as_str()))
+    }
+
     /// The settings of these flags.
     pub(super) fn resolve(args: &NodeArgs) -> Result<Self, CommandError> {
         let problems = problems(args);
@@ -53,10 +59,21 @@ fn problems(args: &NodeArgs) -> Vec<String> {
         ("--provider-volume", Some(&args.providers.provider_volume)),
         ("--provider-socket", args.providers.provider_socket.as_ref()),
     ];
-    for (flag, path) in directories {
+    let more = args.providers.additional_provider_volume_paths.iter();
+    let more = more.map(|path| ("--additional-provider-volume-paths", Some(path)));
+    let optional = [
+        ("--registration-dir", args.driver.registration_dir.as_ref()),
+        ("--kubelet-registration-path", args.driver.kubelet_registration_path.as_ref()),
+    ];
+    // An empty one is none.
+    let more = more.chain(optional).filter(|(_, path)| path.is_some_and(|it| !it.as_os_str().is_empty()));
+    for (flag, path) in directories.into_iter().chain(more) {
         if path.is_some_and(|path| !is_plain(path)) {
             problems.push(format!("{flag} is not an absolute path without `.` and `..`"));
         }
+    }
+    if !is_plain(args.driver.endpoint.path()) {
+        problems.push("--endpoint is not an absolute path without `.` and `..`".to_owned());
     }
     let path = &args.pages.healthz_path;
     let named = |it: char| it.is_ascii_alphanumeric() || "/-_.".contains(it);

@@ -1,0 +1,91 @@
+//! One process at a time writes the volumes of a driver.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_telemetry::Gate;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+
+/// The right to write the volumes, until it is dropped or the process ends, however it does.
+///
+/// Two processes that publish into one volume take each other's unfinished generations away. One
+/// that is told to end goes on for a while without its sockets, and its successor starts meanwhile.
+#[derive(Debug)]
+pub(super) struct Claim {
+    _lock: OwnedFd,
+}
+
+impl Claim {
+    /// Waits until no other process has it, and says why it waits.
+    pub(super) async fn wait(path: &Path, gate: &Gate, clock: &SharedClock) -> Self {
+        let mut told = None;
+        loop {
+            match attempt(path) {
+                Ok(lock) => {
+                    gate.open();
+                    return Self { _lock: lock };
+                }
+                Err(reason) if told.as_ref() != Some(&reason) => {
+                    tracing::warn!("{reason}; trying again");
+                    gate.close(reason.clone());
+                    told = Some(reason);
+                }
+                Err(_) => {}
+            }
+            clock.sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+fn attempt(path: &Path) -> Result<OwnedFd, String> {
+    let failed = |errno: Errno| format!("could not lock {}: {errno}", path.display());
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::open(path, flags, mode).map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => {
+            Err(format!("another process has the volumes: it holds {}", path.display()))
+        }
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
+/// How soon the end of the other process is noticed.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lanyard_clock::SystemClock;
+    use lanyard_telemetry::Readiness;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_second_waits_for_the_first_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("driver.lock");
+        let readiness = Readiness::default();
+        let gate = readiness.gate("volumes", "not looked at yet");
+        let clock: SharedClock = SystemClock::shared();
+        let first = Claim::wait(&path, &gate, &clock).await;
+        assert!(gate.is_open());
+        let second = {
+            let (path, gate, clock) = (path.clone(), gate.clone(), Arc::clone(&clock));
+            tokio::spawn(async move { Claim::wait(&path, &gate, &clock).await })
+        };
+        while gate.is_open() {
+            tokio::task::yield_now().await;
+        }
+        let reason = readiness.problems()[0].reason.clone();
+        assert!(reason.contains("another process has the volumes"), "{reason}");
+        drop(first);
+        let _second = second.await.unwrap();
+        assert!(readiness.is_ready());
+    }
+}
