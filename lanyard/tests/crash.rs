@@ -13,7 +13,7 @@ mod crash {
 use std::process::ExitCode;
 
 use crash::node::{Node, Staging};
-use crash::plugin::Answer;
+use crash::plugin::{Answer, Moment};
 use lanyard_node::{Step, Work};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -21,20 +21,26 @@ fn main() -> Result<ExitCode, Failed> {
     if !rustix::process::geteuid().is_root() {
         return Err("the crash matrix mounts memory file systems: run it as root".into());
     }
-    let steps = Work::ALL.into_iter().flat_map(|work| work.steps().map(move |step| (work, step)));
-    let mut trials: Vec<_> = steps
-        .map(|(work, step)| {
-            let name = format!("{}/{step}", name_of(work));
-            trial(name, Staging::Detached, async move |node| killed(node, work, step).await)
-        })
-        .collect();
-    // Where a kernel cannot fill a volume before it is mounted, only the first publish is another.
-    trials.extend(Work::Publish.steps().map(|step| {
-        let name = format!("publish-in-place/{step}");
-        trial(name, Staging::InPlace, async move |node| publish(node, step).await)
-    }));
+    let ways = [(Staging::Detached, ""), (Staging::InPlace, "-in-place")];
+    let mut trials = Vec::new();
+    for ((staging, way), work) in ways.into_iter().flat_map(|it| Work::ALL.map(|work| (it, work))) {
+        trials.extend(moments(work).map(|moment| {
+            let name = format!("{}{way}/{moment}", name_of(work));
+            trial(name, staging, async move |node| killed(node, work, moment).await)
+        }));
+    }
     trials.push(trial("reboot".to_owned(), Staging::Detached, reboot));
     Ok(libtest_mimic::run(&Arguments::from_args(), trials).exit_code())
+}
+
+/// Every step, and those that are loops in the middle as well: some of the files are there then.
+fn moments(work: Work) -> impl Iterator<Item = Moment> {
+    let middles = match work {
+        Work::Publish | Work::Rotate => vec![Step::WriteFiles],
+        Work::Unpublish => vec![Step::RemoveLinks, Step::RemoveGenerations],
+    };
+    let middles = middles.into_iter().map(|step| Moment { step, time: 2 });
+    work.steps().map(|step| Moment { step, time: 1 }).chain(middles)
 }
 
 fn trial<F>(name: String, staging: Staging, run: F) -> Trial
@@ -58,17 +64,17 @@ const fn name_of(work: Work) -> &'static str {
     }
 }
 
-async fn killed(node: &Node, work: Work, step: Step) -> Result<(), Failed> {
+async fn killed(node: &Node, work: Work, moment: Moment) -> Result<(), Failed> {
     match work {
-        Work::Publish => publish(node, step).await,
-        Work::Rotate => rotate(node, step).await,
-        Work::Unpublish => unpublish(node, step).await,
+        Work::Publish => publish(node, moment).await,
+        Work::Rotate => rotate(node, moment).await,
+        Work::Unpublish => unpublish(node, moment).await,
     }
 }
 
-async fn publish(node: &Node, step: Step) -> Result<(), Failed> {
+async fn publish(node: &Node, moment: Moment) -> Result<(), Failed> {
     node.give("1");
-    node.start(Some(step)).await?.publish("1").await.must_be_cut_off_at(step)?;
+    node.start(Some(moment)).await?.publish("1").await.must_be_cut_off_at(moment)?;
     let seen = node.seen()?;
 
     let mut plugin = node.start(None).await?;
@@ -91,13 +97,13 @@ async fn publish(node: &Node, step: Step) -> Result<(), Failed> {
     node.is_clean()
 }
 
-async fn rotate(node: &Node, step: Step) -> Result<(), Failed> {
+async fn rotate(node: &Node, moment: Moment) -> Result<(), Failed> {
     node.give("1");
     node.start(None).await?.publish("1").await.must_be_good()?;
     let container = node.container()?;
 
     node.give("2");
-    node.start(Some(step)).await?.publish("2").await.must_be_cut_off_at(step)?;
+    node.start(Some(moment)).await?.publish("2").await.must_be_cut_off_at(moment)?;
     let seen = node.seen()?;
     if !matches!(seen.as_deref(), Some("1" | "2")) {
         return Err(format!("after the crash a reader sees {seen:?}").into());
@@ -119,14 +125,14 @@ async fn rotate(node: &Node, step: Step) -> Result<(), Failed> {
     node.is_clean()
 }
 
-async fn unpublish(node: &Node, step: Step) -> Result<(), Failed> {
+async fn unpublish(node: &Node, moment: Moment) -> Result<(), Failed> {
     let mut plugin = node.start(None).await?;
     for version in ["1", "2"] {
         node.give(version);
         plugin.publish(version).await.must_be_good()?;
     }
     drop(plugin);
-    node.start(Some(step)).await?.unpublish().await.must_be_cut_off_at(step)?;
+    node.start(Some(moment)).await?.unpublish().await.must_be_cut_off_at(moment)?;
 
     let mut plugin = node.start(None).await?;
     // The kubelet may ask for either again.

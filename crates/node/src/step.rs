@@ -1,8 +1,11 @@
 //! The steps of a publish, a rotation and an unpublish: where a crash may fall.
 //!
 //! The list is what the crash matrix runs over: a process that is killed at any of these steps must
-//! leave a node that the next process mends. A call of the system that changes something stands
-//! behind one of them.
+//! leave a node that the next process mends. Every call of the system that makes or takes away
+//! what readers see stands behind one of them; where one step is a loop (files, links, generations),
+//! it is reached before each turn of it. Left out is what changes no content and is repeated until
+//! it is so: modes and groups, the options of a mount that is taken over, generations that a crash
+//! left unfinished, useless mounts that are uncovered, and the truncation of retired files.
 
 use std::fmt;
 
@@ -62,7 +65,7 @@ steps! {
     Grow, "grow", [Rotate], "The memory file system is given more room.";
     MakeGeneration, "make-generation", [Publish, Rotate],
         "The directory of the next generation is made.";
-    WriteFiles, "write-files", [Publish, Rotate], "Its files are written.";
+    WriteFiles, "write-files", [Publish, Rotate], "One of its files is written.";
     FlushGeneration, "flush-generation", [Publish, Rotate], "It is flushed.";
     MakeLinks, "make-links", [Publish, Rotate], "Links to files that are new are made.";
     PrepareSwap, "prepare-swap", [Publish, Rotate], "The next `..data` is made beside the current.";
@@ -76,9 +79,9 @@ steps! {
     Report, "report", [Publish, Rotate], "The pod status is told.";
     Answer, "answer", [Publish, Rotate, Unpublish], "The kubelet is answered.";
     RemoveData, "remove-data", [Unpublish], "`..data` is removed: there is no volume any more.";
-    RemoveLinks, "remove-links", [Unpublish], "The links that led through it are removed.";
+    RemoveLinks, "remove-links", [Unpublish], "One of the links that led through it is removed.";
     RemoveMarker, "remove-marker", [Unpublish], "The marker is removed.";
-    RemoveGenerations, "remove-generations", [Unpublish], "The files are emptied and removed.";
+    RemoveGenerations, "remove-generations", [Unpublish], "The files of one generation are emptied and removed.";
     Unmount, "unmount", [Unpublish], "The memory file system is unmounted.";
     RemoveTarget, "remove-target", [Unpublish], "The directory of the volume is removed.";
 }

@@ -270,8 +270,8 @@ impl Volume {
     ) -> Result<(), DiskError> {
         self.directory.reach(Step::MakeGeneration);
         let root = self.directory.create_child(generation.as_str().as_ref())?;
-        self.directory.reach(Step::WriteFiles);
         for entry in payload.files() {
+            self.directory.reach(Step::WriteFiles);
             write_file(&root, entry, group)?;
         }
         self.directory.reach(Step::FlushGeneration);
@@ -352,8 +352,8 @@ fn clear(directory: &Directory) -> Result<(), DiskError> {
     if matches!(survey.occupants.get(OsStr::new(DATA)), Some(Occupant::Link(_))) {
         directory.remove(DATA.as_ref())?;
     }
-    directory.reach(Step::RemoveLinks);
     for name in LinkChanges::desired(&survey.occupants, &[]).discard {
+        directory.reach(Step::RemoveLinks);
         directory.remove(&name)?;
     }
     directory.reach(Step::RemoveMarker);
@@ -362,9 +362,9 @@ fn clear(directory: &Directory) -> Result<(), DiskError> {
             directory.remove(name.as_ref())?;
         }
     }
-    directory.reach(Step::RemoveGenerations);
     let Generations { current, retired, abandoned } = survey.generations;
     for generation in retired.into_iter().chain(abandoned).chain(current) {
+        directory.reach(Step::RemoveGenerations);
         directory.remove(generation.as_str().as_ref())?;
     }
     Ok(())

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lanyard_node::Step;
 use libtest_mimic::Failed;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 use tempfile::TempDir;
 
-use super::plugin::Plugin;
+use super::plugin::{Moment, Plugin};
 use super::source::{Source, files};
 
 /// How a volume is filled first.
@@ -46,7 +45,7 @@ impl Node {
     }
 
     /// Starts a process of the node plugin, which may have to kill itself.
-    pub(crate) async fn start(&self, crash: Option<Step>) -> Result<Plugin, Failed> {
+    pub(crate) async fn start(&self, crash: Option<Moment>) -> Result<Plugin, Failed> {
         Plugin::start(self.dir.path(), &self.target, self.staging, crash).await
     }
 

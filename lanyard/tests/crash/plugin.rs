@@ -45,7 +45,7 @@ impl Plugin {
         dir: &Path,
         target: &Path,
         staging: Staging,
-        crash: Option<Step>,
+        crash: Option<Moment>,
     ) -> Result<Self, Failed> {
         let socket = dir.join("csi.sock");
         let log = dir.join("log");
@@ -57,8 +57,8 @@ impl Plugin {
         command.arg("--kubelet-dir").arg(dir.join("kubelet"));
         command.arg("--provider-volume").arg(dir.join("providers"));
         command.arg("--classes").arg(dir.join("classes.yaml"));
-        if let Some(step) = crash {
-            command.env("LANYARD_CRASH_AT", step.name());
+        if let Some(moment) = crash {
+            command.env("LANYARD_CRASH_AT", moment.to_string());
         }
         if staging == Staging::InPlace {
             command.env("LANYARD_MOUNT_IN_PLACE", "1");
@@ -154,6 +154,20 @@ impl Drop for Plugin {
     }
 }
 
+/// When the process shall kill itself: before a step, as often as it was reached.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) step: Step,
+    pub(crate) time: u32,
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, time } = self;
+        if *time == 1 { write!(formatter, "{step}") } else { write!(formatter, "{step}#{time}") }
+    }
+}
+
 impl fmt::Display for Answer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -177,10 +191,10 @@ impl Answer {
     }
 
     /// A step that was not reached fails the run.
-    pub(crate) fn must_be_cut_off_at(self, step: Step) -> Result<(), Failed> {
+    pub(crate) fn must_be_cut_off_at(self, moment: Moment) -> Result<(), Failed> {
         match self {
             Self::CutOff(ended) if ended.signal() == Some(Signal::KILL.as_raw()) => Ok(()),
-            other => Err(format!("step `{step}` was not reached: {other}").into()),
+            other => Err(format!("step `{moment}` was not reached: {other}").into()),
         }
     }
 }

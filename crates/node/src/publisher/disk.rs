@@ -370,17 +370,16 @@ impl Desk {
     fn check_size(&self, filling: &Filling) -> Result<(), PublishFailure> {
         let lengths = filling.files.iter().map(|file| length_of(file.content.len()));
         let bytes = lengths.fold(0, u64::saturating_add);
-        if bytes <= self.content_limit {
+        let (files, limit) = (filling.files.len(), self.content_limit);
+        let message = if bytes > limit {
+            format!("the {files} files have {bytes} bytes together, and a volume takes {limit} at most")
+        } else if files > MOST_FILES {
+            format!("there are {files} files, and a volume takes {MOST_FILES} at most")
+        } else {
             return Ok(());
-        }
-        let limit = self.content_limit;
-        let message = format!(
-            "the {} files have {bytes} bytes together, and a volume takes {limit} at most",
-            filling.files.len()
-        );
-        Err(PublishFailure::new(OutcomeCode::FileWriteError, message)
-            .with_hint("ask for fewer objects in one SecretProviderClass")
-            .told_as(Code::InvalidArgument))
+        };
+        Err(PublishFailure::new(OutcomeCode::SecretProviderClassInvalid, message)
+            .with_hint("ask for fewer objects in one SecretProviderClass"))
     }
 
     fn clock(&self) -> SharedClock {
@@ -403,6 +402,9 @@ fn of_file(error: &PublishError) -> PublishFailure {
 fn length_of(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
+
+/// Files of one volume. Each keeps an inode per generation for as long as the volume lives.
+const MOST_FILES: usize = 4096;
 
 /// Nobody stacks more mounts on one place in good faith.
 const MOST_LAYERS: usize = 64;

@@ -41,7 +41,7 @@ impl PublishFailure {
             // Writing into a string does not fail.
             let _infallible = write!(text, "; hint: {}", self.hint);
         }
-        if self.code.healing() == Healing::Never {
+        if self.code.healing() == Healing::Never || self.retry == RetryClass::Invalid {
             text.push_str("; it will not heal by itself, though the kubelet asks again");
         }
         text
@@ -95,11 +95,14 @@ impl PublishFailure {
 
     /// One of the node's own making: the code says where, the error what.
     pub(super) fn of_volume(code: OutcomeCode, error: &PublishError) -> Self {
-        let failure = Self::new(code, causes(error)).told_as(match error {
-            PublishError::Payload { .. } => Code::InvalidArgument,
-            _ if error.is_transient() => Code::Unavailable,
-            _ => Code::Internal,
-        });
+        let failure = match error {
+            // The class asks for files that cannot lie beside one another.
+            PublishError::Payload { .. } => {
+                Self::new(OutcomeCode::SecretProviderClassInvalid, causes(error))
+            }
+            _ if error.is_transient() => Self::new(code, causes(error)).told_as(Code::Unavailable),
+            _ => Self::new(code, causes(error)).told_as(Code::Internal),
+        };
         match error.hint() {
             Some(hint) => failure.with_hint(hint),
             None => failure,
@@ -113,7 +116,8 @@ impl PublishFailure {
             Obstacle::Elsewhere => "a file system that is not in memory is mounted in its place",
         };
         let message = format!("{what}: {}", place.display());
-        Self::new(OutcomeCode::FailedToEnsureMountPoint, message)
+        let failure = Self::new(OutcomeCode::FailedToEnsureMountPoint, message);
+        Self { retry: RetryClass::Invalid, ..failure }
             .told_as(Code::FailedPrecondition)
             .with_hint(
                 "look at it on the node, and remove it if nobody needs it: the kubelet's \
@@ -192,6 +196,22 @@ mod tests {
             let text = failure.status_message();
             assert_eq!(text.contains("will not heal"), never, "{text}");
             assert!(text.contains(code.name()) && text.contains(code.hint()), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_has_to_change_says_so_whatever_its_code_is() {
+        use crate::payload::PayloadProblem;
+        let problems: Vec<PayloadProblem> = Vec::new();
+        let payload = PublishError::Payload { dir: "/v".into(), problems };
+        let obstacle = PublishFailure::of_obstacle(Obstacle::File, "/v".as_ref());
+        for (failure, grpc) in [
+            (PublishFailure::of_volume(OutcomeCode::FileWriteError, &payload), Code::InvalidArgument),
+            (obstacle, Code::FailedPrecondition),
+        ] {
+            assert_eq!((failure.grpc, failure.retry), (grpc, RetryClass::Invalid), "{failure}");
+            let text = failure.status_message();
+            assert!(text.contains("it will not heal by itself"), "{text}");
         }
     }
 

@@ -134,7 +134,9 @@ async fn files_that_cannot_be_mounted_together_are_refused_with_their_reason() {
     let publisher = node.start();
     node.provider.gives(&[], "v1");
     let failure = publisher.publish(order(&target)).await.unwrap_err();
-    assert_eq!((failure.code, failure.grpc), (OutcomeCode::FileWriteError, Code::InvalidArgument));
+    let code = OutcomeCode::SecretProviderClassInvalid;
+    assert_eq!((failure.code, failure.grpc), (code, Code::InvalidArgument));
+    assert!(failure.status_message().contains("will not heal by itself"), "{failure}");
     node.provider.gives(&[("a", "1"), ("a/b", "2")], "v1");
     let failure = publisher.publish(order(&target)).await.unwrap_err();
     assert!(failure.message.contains("`a/b` lies under `a`"), "{failure}");
@@ -142,6 +144,12 @@ async fn files_that_cannot_be_mounted_together_are_refused_with_their_reason() {
     node.provider.gives(&[("large", &large)], "v1");
     let failure = publisher.publish(order(&target)).await.unwrap_err();
     assert!(failure.message.contains("33554432 at most"), "{failure}");
+    assert_eq!((failure.code, failure.grpc), (code, Code::InvalidArgument));
+    let names: Vec<_> = (0..5000).map(|number| number.to_string()).collect();
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
+    node.provider.gives(&many, "v1");
+    let failure = publisher.publish(order(&target)).await.unwrap_err();
+    assert!(failure.message.contains("4096 at most"), "{failure}");
     assert_eq!(node.layers(&target), 0);
 }
 

@@ -85,6 +85,21 @@ fn everything_that_is_wrong_with_the_flags_is_told_at_once() {
 }
 
 #[test]
+fn every_path_is_absolute_and_plain() {
+    for flag in [
+        "--registration-dir=plugins_registry",
+        "--kubelet-registration-path=/a/../csi.sock",
+        "--additional-provider-volume-paths=/a,b",
+        "--endpoint=unix:///a/../csi.sock",
+    ] {
+        let args = parse(&["--nodeid=n", flag]).unwrap();
+        let error = NodeSettings::resolve(&args).unwrap_err().to_string();
+        let (name, _) = flag.split_once('=').unwrap();
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[test]
 fn flags_that_contradict_each_other_are_refused() {
     for flags in [
         ["--classes=a", "--kubeconfig=b"],
