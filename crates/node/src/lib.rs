@@ -80,7 +80,8 @@ pub use publisher::{
 };
 pub use registration::{RegistrationRefused, RegistrationSettings};
 pub use reporter::{
-    Looked, NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts, VolumeReport,
+    Looked, NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts,
+    VolumeReport,
 };
 pub use server::{NodeServer, NodeServerParts, NodeServerSettings, ServeError};
 pub use step::{Step, Work};

@@ -1,4 +1,4 @@
-//! The note of the publisher beside the files of a volume: `..lanyard.json`.
+//! The note of the publisher beside the files of a volume: `..lanyard/marker`.
 //!
 //! It certifies one generation: that it was written whole, for whom, and what it holds. A volume
 //! whose `..data` shows another generation was left in the middle of something. It also lets a new

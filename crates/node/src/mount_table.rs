@@ -23,9 +23,7 @@ struct Line<'a> {
 impl MountTable {
     pub(crate) fn load() -> Result<Self, DiskError> {
         let path = Path::new("/proc/self/mountinfo");
-        std::fs::read(path)
-            .map(Self)
-            .map_err(|error| failure(Operation::Read, path, error))
+        std::fs::read(path).map(Self).map_err(|error| failure(Operation::Read, path, error))
     }
 
     /// The generations on `device` (`major:minor`) of which a mount shows a part.

@@ -126,7 +126,7 @@ impl Volume {
         let ours = LinkChanges::desired(&occupants, &[]).discard;
         let blank = |name: &OsStr| {
             ours.iter().any(|link| link == name)
-                || [MARKER, NEXT_MARKER].iter().any(|marker| name == *marker)
+                || name == NOTES
                 || generations.abandoned.iter().any(|generation| name == generation.as_str())
         };
         Ok(generations.current.is_none() && occupants.keys().all(|name| blank(name)))
@@ -134,7 +134,8 @@ impl Volume {
 
     /// What the publisher noted beside the files, if it did.
     pub(crate) fn load_marker(&self) -> Result<Option<Vec<u8>>, PublishError> {
-        Ok(self.directory.load_file(MARKER.as_ref(), LONGEST_MARKER)?)
+        let Some(notes) = self.directory.find_child(NOTES.as_ref())? else { return Ok(None) };
+        Ok(notes.load_file(MARKER.as_ref(), LONGEST_MARKER)?)
     }
 
     /// Replaces the note beside the files in one step. Pods cannot read it. One that is too long
@@ -145,13 +146,20 @@ impl Volume {
             tracing::warn!(%dir, bytes, "the note is too long: a restart forgets what is mounted");
         }
         self.directory.reach(Step::WriteMarker);
-        self.directory.remove(NEXT_MARKER.as_ref())?;
+        let notes = match self.directory.find_child(NOTES.as_ref())? {
+            Some(notes) => notes,
+            None => {
+                self.directory.remove(NOTES.as_ref())?;
+                self.directory.create_child(NOTES.as_ref())?
+            }
+        };
+        notes.remove(NEXT_MARKER.as_ref())?;
         let gid = rustix::process::getegid().as_raw();
         let attributes = Attributes { mode: 0o600, gid };
-        self.directory.create_file(NEXT_MARKER.as_ref(), note, attributes)?;
+        notes.create_file(NEXT_MARKER.as_ref(), note, attributes)?;
         self.directory.reach(Step::ReplaceMarker);
-        self.directory.rename(NEXT_MARKER.as_ref(), MARKER.as_ref())?;
-        Ok(self.directory.sync()?)
+        notes.rename(NEXT_MARKER.as_ref(), MARKER.as_ref())?;
+        Ok(notes.sync()?)
     }
 
     /// Gives the directory of the volume these permission bits and this group, if it has others.
@@ -357,10 +365,8 @@ fn clear(directory: &Directory) -> Result<(), DiskError> {
         directory.remove(&name)?;
     }
     directory.reach(Step::RemoveMarker);
-    for name in [NEXT_MARKER, MARKER] {
-        if matches!(survey.occupants.get(OsStr::new(name)), Some(Occupant::File)) {
-            directory.remove(name.as_ref())?;
-        }
+    if matches!(survey.occupants.get(OsStr::new(NOTES)), Some(Occupant::Directory)) {
+        directory.remove(NOTES.as_ref())?;
     }
     let Generations { current, retired, abandoned } = survey.generations;
     for generation in retired.into_iter().chain(abandoned).chain(current) {
@@ -407,10 +413,16 @@ pub struct Scrubbed {
     pub next: Option<Timestamp>,
 }
 
-/// The note of the publisher beside the files. Readers of the layout skip such names.
-pub(crate) const MARKER: &str = "..lanyard.json";
+/// Where the publisher keeps its note beside the files; readers of the layout skip such names. It
+/// is a directory of its own because the note is written at every look: whoever watches the
+/// directory of the volume hears nothing of what happens in one below.
+const NOTES: &str = "..lanyard";
+/// The note.
+const MARKER: &str = "marker";
+/// The note, as seen from the directory of the volume.
+pub(crate) const MARKER_PATH: &str = "..lanyard/marker";
 /// The name under which the next [`MARKER`] is made.
-const NEXT_MARKER: &str = "..lanyard.json_tmp";
+const NEXT_MARKER: &str = "marker_tmp";
 /// No note is longer, in bytes: nothing planted in its place fills our memory.
 pub(crate) const LONGEST_MARKER: u64 = 1024 * 1024;
 /// What is kept free for the next note, in bytes: it is written beside the last one.

@@ -372,7 +372,9 @@ impl Desk {
         let bytes = lengths.fold(0, u64::saturating_add);
         let (files, limit) = (filling.files.len(), self.content_limit);
         let message = if bytes > limit {
-            format!("the {files} files have {bytes} bytes together, and a volume takes {limit} at most")
+            format!(
+                "the {files} files have {bytes} bytes together, and a volume takes {limit} at most"
+            )
         } else if files > MOST_FILES {
             format!("there are {files} files, and a volume takes {MOST_FILES} at most")
         } else {

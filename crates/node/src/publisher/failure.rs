@@ -117,12 +117,10 @@ impl PublishFailure {
         };
         let message = format!("{what}: {}", place.display());
         let failure = Self::new(OutcomeCode::FailedToEnsureMountPoint, message);
-        Self { retry: RetryClass::Invalid, ..failure }
-            .told_as(Code::FailedPrecondition)
-            .with_hint(
-                "look at it on the node, and remove it if nobody needs it: the kubelet's \
+        Self { retry: RetryClass::Invalid, ..failure }.told_as(Code::FailedPrecondition).with_hint(
+            "look at it on the node, and remove it if nobody needs it: the kubelet's \
                  directory belongs to the kubelet alone",
-            )
+        )
     }
 }
 
@@ -206,7 +204,10 @@ mod tests {
         let payload = PublishError::Payload { dir: "/v".into(), problems };
         let obstacle = PublishFailure::of_obstacle(Obstacle::File, "/v".as_ref());
         for (failure, grpc) in [
-            (PublishFailure::of_volume(OutcomeCode::FileWriteError, &payload), Code::InvalidArgument),
+            (
+                PublishFailure::of_volume(OutcomeCode::FileWriteError, &payload),
+                Code::InvalidArgument,
+            ),
             (obstacle, Code::FailedPrecondition),
         ] {
             assert_eq!((failure.grpc, failure.retry), (grpc, RetryClass::Invalid), "{failure}");

@@ -26,9 +26,12 @@ impl Engine {
     pub(super) async fn recover(&self) -> Result<Recovered, PublishFailure> {
         let kubelet_dir = self.settings.kubelet_dir.clone();
         if !blocking(move || is_kernel_able(&kubelet_dir)).await? {
-            let message = "the kernel cannot tell mounts from what they lie on, or openat2 is denied";
+            let message =
+                "the kernel cannot tell mounts from what they lie on, or openat2 is denied";
             return Err(PublishFailure::new(OutcomeCode::FailedToEnsureMountPoint, message)
-                .with_hint("run Linux 5.8 or newer, with a seccomp profile that lets openat2 pass"));
+                .with_hint(
+                    "run Linux 5.8 or newer, with a seccomp profile that lets openat2 pass",
+                ));
         }
         let kubelet_dir = self.settings.kubelet_dir.clone();
         let points = move || volume_points(&kubelet_dir);

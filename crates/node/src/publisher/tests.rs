@@ -28,7 +28,7 @@ async fn a_volume_is_mounted_whole_hardened_and_reported() {
     for option in ["nosuid", "nodev", "noexec", "tmpfs", "size=", "mode=755"] {
         assert!(line.contains(option), "{option} is not in {line}");
     }
-    let marker = fs::metadata(target.join("..lanyard.json")).unwrap();
+    let marker = fs::metadata(target.join("..lanyard/marker")).unwrap();
     assert_eq!(marker.permissions().mode() & 0o7777, 0o600);
     let cert = fs::metadata(target.join("cert")).unwrap();
     assert_eq!(cert.permissions().mode() & 0o7777, 0o644);
@@ -202,8 +202,8 @@ async fn volumes_of_another_driver_are_not_taken_over_unasked() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");
     node.start().publish(order(&target)).await.unwrap();
-    let text = read(&target, "..lanyard.json").replace(fixture::DRIVER, "other.driver");
-    fs::write(target.join("..lanyard.json"), text).unwrap();
+    let text = read(&target, "..lanyard/marker").replace(fixture::DRIVER, "other.driver");
+    fs::write(target.join("..lanyard/marker"), text).unwrap();
     assert_eq!(node.start().recover().await.unwrap().volumes, 0);
     assert_eq!(read(&target, "cert"), "one");
 }
@@ -236,7 +236,7 @@ async fn no_token_is_noted_beside_the_files() {
     order.proofs.secrets.0.insert("clientsecret".to_owned(), secret);
     let publisher = node.start();
     publisher.publish(order).await.unwrap();
-    let noted = read(&target, "..lanyard.json");
+    let noted = read(&target, "..lanyard/marker");
     assert!(noted.contains(&pod().uid) && !noted.contains("planted"), "{noted}");
     assert!(!format!("{publisher:?} {:?}", publisher.states()).contains("planted"));
 }

@@ -23,12 +23,7 @@ pub(super) async fn report(reporter: HealthReporter, registration: &Gate) {
 /// Whether the process answers calls on its own socket, be it ready or not: a process that is not
 /// ready does not become so by being started again. While `gate` is closed the socket is not
 /// there, or is another process's, and `/readyz` says why. Needs a tokio runtime.
-pub(super) fn liveness(
-    socket: &Path,
-    gate: Gate,
-    limit: Duration,
-    clock: SharedClock,
-) -> Liveness {
+pub(super) fn liveness(socket: &Path, gate: Gate, limit: Duration, clock: SharedClock) -> Liveness {
     let client = HealthClient::new(lanyard_grpc::connect(socket));
     let check = move || {
         let (mut client, gate) = (client.clone(), gate.clone());

@@ -16,7 +16,7 @@ use super::compare::ContentAge;
 use crate::marker::Marker;
 use crate::path::FilePath;
 use crate::rotation::PollInterval;
-use crate::volume::{LONGEST_MARKER, MARKER};
+use crate::volume::{LONGEST_MARKER, MARKER_PATH};
 
 /// What a volume holds: one whole generation.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ fn age_of(marker: &Marker, interval: PollInterval) -> ContentAge {
 /// The marker of a volume of ours; nothing where another driver filled it.
 fn load_marker(root: &OwnedFd, driver: &str) -> Option<Marker> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let opened = fs::openat2(root, MARKER, flags, Mode::empty(), STRICT).ok()?;
+    let opened = fs::openat2(root, MARKER_PATH, flags, Mode::empty(), STRICT).ok()?;
     let mut text = Vec::new();
     File::from(opened).take(LONGEST_MARKER).read_to_end(&mut text).ok()?;
     Marker::parse(&text, driver).ok()
@@ -263,7 +263,9 @@ mod tests {
         let generation = std::fs::read_link(target.join("..data")).unwrap();
         let generation = generation.to_str().unwrap();
         let age = |marker: Vec<u8>| {
-            std::fs::write(target.join(MARKER), marker).unwrap();
+            let path = target.join(MARKER_PATH);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, marker).unwrap();
             load(&kubelet, &[]).unwrap().age
         };
         let lag = std::time::Duration::from_mins(1);

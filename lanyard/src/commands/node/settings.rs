@@ -66,7 +66,8 @@ fn problems(args: &NodeArgs) -> Vec<String> {
         ("--kubelet-registration-path", args.driver.kubelet_registration_path.as_ref()),
     ];
     // An empty one is none.
-    let more = more.chain(optional).filter(|(_, path)| path.is_some_and(|it| !it.as_os_str().is_empty()));
+    let more =
+        more.chain(optional).filter(|(_, path)| path.is_some_and(|it| !it.as_os_str().is_empty()));
     for (flag, path) in directories.into_iter().chain(more) {
         if path.is_some_and(|path| !is_plain(path)) {
             problems.push(format!("{flag} is not an absolute path without `.` and `..`"));

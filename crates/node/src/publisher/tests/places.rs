@@ -228,11 +228,12 @@ async fn links_planted_in_a_volume_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     let precious = outside.path().join("precious");
     fs::write(&precious, "kept").unwrap();
-    for planted in ["..data", "..lanyard.json", "..lanyard.json_tmp", "..data_tmp", "cert"] {
+    let notes = ["..lanyard", "..lanyard/marker", "..lanyard/marker_tmp"];
+    for planted in notes.into_iter().chain(["..data", "..data_tmp", "cert"]) {
         let publisher = node.start();
         publisher.publish(order(&target)).await.unwrap();
         let place = target.join(planted);
-        let _absent = fs::remove_file(&place);
+        let _absent = fs::remove_file(&place).or_else(|_| fs::remove_dir_all(&place));
         let to = if planted == "..data" { outside.path() } else { &precious };
         symlink(to, &place).unwrap();
         let publisher = node.start();
@@ -261,7 +262,8 @@ async fn a_directory_on_disk_loses_what_is_ours_and_nothing_else() {
     fs::write(generation.join("cert"), "ours").unwrap();
     symlink("..2026_11_20_10_00_00.1", target.join("..data")).unwrap();
     symlink("..data/cert", target.join("cert")).unwrap();
-    fs::write(target.join("..lanyard.json"), "{}").unwrap();
+    fs::create_dir(target.join("..lanyard")).unwrap();
+    fs::write(target.join("..lanyard/marker"), "{}").unwrap();
     fs::write(target.join("foreign"), "kept").unwrap();
     publisher.unpublish("csi-1", &target).await.unwrap();
     assert_eq!(read(&target, "foreign"), "kept");

@@ -270,3 +270,29 @@ async fn a_swap_of_which_not_everybody_heard_goes_on_being_looked_after_and_is_t
     let rotations = rotations.filter(|kind| *kind == NoticeKind::MountRotationComplete).count();
     assert_eq!(rotations, 2);
 }
+
+#[tokio::test]
+async fn a_look_that_finds_nothing_new_wakes_nobody_who_watches_the_directory() {
+    use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    let queue = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+    let flags = WatchFlags::CREATE
+        | WatchFlags::MODIFY
+        | WatchFlags::ATTRIB
+        | WatchFlags::MOVED_FROM
+        | WatchFlags::MOVED_TO
+        | WatchFlags::DELETE;
+    add_watch(&queue, &target, flags).unwrap();
+    node.wait();
+    publisher.publish(order(&target)).await.unwrap();
+    node.provider.refuses(OutcomeCode::VaultUnavailable);
+    node.wait();
+    publisher.publish(order(&target)).await.unwrap();
+    assert_eq!(node.provider.times_asked(), 3);
+    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+    let heard = Reader::new(&queue, &mut buffer).next().map(|event| event.events());
+    assert_eq!(heard.err(), Some(rustix::io::Errno::AGAIN));
+}
