@@ -156,8 +156,8 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// Where the kernel is too old, and where the table of mounts cannot be read. A volume that cannot be is told in the answer and
-    /// looked at again when the kubelet asks for it.
+    /// Where the kernel is too old, and where the table of mounts cannot be read. A volume that
+    /// cannot be is told in the answer and looked at again when the kubelet asks for it.
     pub async fn recover(&self) -> Result<Recovered, PublishFailure> {
         self.engine.recover().await
     }

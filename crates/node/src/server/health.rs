@@ -38,3 +38,34 @@ pub(super) fn liveness(socket: &Path, gate: Gate, limit: Duration, clock: Shared
     };
     Liveness::new(check, limit, clock)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::body::Body;
+    use http::{Request, StatusCode};
+    use lanyard_clock::ManualClock;
+    use lanyard_telemetry::{Readiness, health_routes};
+    use tower::ServiceExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_that_knows_why_nobody_can_call_it_is_alive() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH));
+        let readiness = Readiness::default();
+        let gate = readiness.gate("csi socket", "somebody else listens there");
+        let socket = dir.path().join("csi.sock");
+        let liveness = liveness(&socket, gate.clone(), Duration::from_secs(5), clock);
+        let routes = health_routes("/healthz", liveness, readiness);
+        let status = async || {
+            let request = Request::get("/healthz").body(Body::empty()).unwrap();
+            routes.clone().oneshot(request).await.unwrap().status()
+        };
+        assert_eq!(status().await, StatusCode::OK);
+        gate.open();
+        assert_eq!(status().await, StatusCode::SERVICE_UNAVAILABLE, "it should answer then");
+    }
+}

@@ -84,7 +84,8 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     };
     let server = NodeServer::new(settings.server, parts);
     let liveness = server.liveness(settings.health_timeout);
-    pages.serve(&mut beside, (liveness, &settings.health_path), &metrics, &readiness, &clock);
+    let health = (liveness, settings.health_path.as_str());
+    pages.serve(&mut beside, health, &metrics, &readiness, &clock);
 
     let gate = readiness.gate("volumes", "not looked at yet");
     let _claim = tokio::select! {
