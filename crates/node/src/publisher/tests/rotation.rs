@@ -232,8 +232,8 @@ async fn what_cannot_be_written_is_no_rotation() {
     // The provider answers, and what it gives cannot be a volume.
     node.provider.gives(&[("a", "1"), ("a/b", "2")], "v2");
     for _ in 0..3 {
-        node.clock.advance(Duration::from_mins(30));
-        publisher.publish(order(&target)).await.unwrap();
+        node.wait();
+        assert!(publisher.refresh(&target, Urgency::Rotation).await.is_err());
     }
     let looks = node.listener.looks.lock().clone();
     assert_eq!(looks.len(), 3);
