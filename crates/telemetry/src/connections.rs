@@ -1,7 +1,6 @@
 //! Connections to the pages: few at once, and none for long. Whoever reaches the port may open
 //! them, and each holds a descriptor that volumes need.
 
-use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;

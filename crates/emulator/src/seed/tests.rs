@@ -217,7 +217,8 @@ fn padding_grows_the_document_until_the_vault_refuses_it() {
     let plain = issue(0).unwrap().bytes;
     assert!((4_000..9_000).contains(&plain), "{plain}");
     let padded = issue(10_000).unwrap().bytes;
-    assert!(padded >= plain + 10_000, "{padded}");
+    // Keys and signatures of another certificate may be some bytes shorter.
+    assert!(padded + 64 >= plain + 10_000, "{padded} after {plain}");
     assert!(matches!(issue(30_000), Err(SeedError::TooLarge { .. })));
 }
 

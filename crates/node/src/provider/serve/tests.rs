@@ -96,7 +96,9 @@ async fn a_driver_that_never_says_what_is_mounted_is_rotating_once_its_volume_wa
     let ask = |uid: &str, vault: &str, target: &str| {
         let attributes =
             format!(r#"{{{POD},"csi.storage.k8s.io/pod.uid":"{uid}","keyvaultName":"{vault}"}}"#);
-        MountRequest { target_path: target.to_owned(), ..message(&attributes) }
+        let mut message = message(&attributes);
+        message.target_path = target.to_owned();
+        message
     };
     failing.mount(Request::new(ask("u", "kv", "/target"))).await.unwrap_err();
     assert!(failing.filled.lock().known.is_empty(), "a pod that waits goes on waiting");

@@ -312,7 +312,9 @@ proptest! {
         let earliest = after(at(looked), least_gap(look.interval));
         prop_assert!(due(&look, looked) >= earliest);
     }
+}
 
+proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
