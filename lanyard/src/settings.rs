@@ -43,9 +43,9 @@ impl Environment {
         Self {
             https_proxy: either("HTTPS_PROXY", "https_proxy"),
             no_proxy: either("NO_PROXY", "no_proxy"),
-        #[cfg(feature = "emulator")]
+            #[cfg(feature = "emulator")]
             runtime_directory: text("XDG_RUNTIME_DIR").map(PathBuf::from),
-        #[cfg(feature = "emulator")]
+            #[cfg(feature = "emulator")]
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
             kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),
@@ -54,7 +54,7 @@ impl Environment {
             crash_at: text("LANYARD_CRASH_AT"),
             #[cfg(feature = "crash-points")]
             mount_in_place: text("LANYARD_MOUNT_IN_PLACE").is_some(),
-        #[cfg(feature = "emulator")]
+            #[cfg(feature = "emulator")]
             no_color: text("NO_COLOR").is_some(),
         }
     }

@@ -146,12 +146,11 @@ impl Volume {
             tracing::warn!(%dir, bytes, "the note is too long: a restart forgets what is mounted");
         }
         self.directory.reach(Step::WriteMarker);
-        let notes = match self.directory.find_child(NOTES.as_ref())? {
-            Some(notes) => notes,
-            None => {
-                self.directory.remove(NOTES.as_ref())?;
-                self.directory.create_child(NOTES.as_ref())?
-            }
+        let notes = if let Some(notes) = self.directory.find_child(NOTES.as_ref())? {
+            notes
+        } else {
+            self.directory.remove(NOTES.as_ref())?;
+            self.directory.create_child(NOTES.as_ref())?
         };
         notes.remove(NEXT_MARKER.as_ref())?;
         let gid = rustix::process::getegid().as_raw();

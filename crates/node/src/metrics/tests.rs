@@ -101,7 +101,7 @@ fn what_is_only_told_is_counted_and_nothing_twice() {
     let (metrics, page, _clock) = node();
     let inner = || Arc::new(NoReporter);
     let publisher = CountedReporter::new(inner(), metrics.clone());
-    let others = CountedReporter::of_notices_alone(inner(), metrics.clone());
+    let others = CountedReporter::of_notices_alone(inner(), metrics);
     let failed = |code| Notice {
         pod: Pod {
             namespace: "tenant".to_owned(),

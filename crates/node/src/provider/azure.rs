@@ -64,8 +64,8 @@ impl AzureProvider {
     ///
     /// A look at a mounted volume takes what another volume read within the interval, so that all
     /// volumes together cost one read for each object and interval. The price: a change reaches the
-    /// last of the volumes that share an object within less than two intervals, and a volume that
-    /// shares it with none within one. What tells of its own renewal is read more often around it,
+    /// last of the volumes that share an object within about two intervals (2.1 at most), and a
+    /// volume that shares it with none within one (1.1). What tells of its own renewal is read more often around it,
     /// as often as the volumes are looked at.
     fn demand(&self, request: &FillRequest<'_>) -> Demand {
         match request.urgency {
@@ -85,9 +85,10 @@ impl AzureProvider {
     }
 }
 
-/// A part of the interval that is shorter than any jittered one: a volume that is looked at again
-/// after its own interval is never given what it has, only what another has read since.
-const SHORTEST_OWN_CYCLE: f64 = 0.85;
+/// A little less than the interval, which no wait is shorter than: a volume that is looked at again
+/// after its own interval is never given what it has, only what another has read since. The rest is
+/// for what lies between the beginning of a look and that of its read.
+const SHORTEST_OWN_CYCLE: f64 = 0.98;
 
 #[async_trait]
 impl Provider for AzureProvider {

@@ -124,7 +124,7 @@ fn next(now: Timestamp, look: &Look<'_>) -> (Timestamp, Reason) {
         return wished.into_iter().fold((due.max(earliest), reason), earlier);
     };
     let pause = pause(interval, failing.count, failing.retry);
-    let retry = after(looked, Draw::of("retry", volume_id, looked).beyond(pause));
+    let retry = after(looked, Draw::of("retry", volume_id, looked).beyond(pause, 5));
     // Somebody who has mended the cause asks for a refresh and need not wait; but a pause that
     // the service asked for is kept.
     let is_mended = wish(look).is_some_and(|(_, noticed)| noticed > looked);
@@ -140,7 +140,9 @@ fn regular(look: &Look<'_>, now: Timestamp) -> (Timestamp, Reason) {
         return (resumption(look, now).unwrap_or(now), Reason::NeverChecked);
     };
     let (wait, reason) = wait(look.interval, look.stamps.iter().copied(), checked);
-    let wait = Draw::of("poll", look.volume_id, checked).around(wait);
+    // Never sooner: volumes that share an object and were filled together would read it each time
+    // when the first of them is due.
+    let wait = Draw::of("poll", look.volume_id, checked).beyond(wait, 10);
     let due = after(checked, wait);
     (resumption(look, now).map_or(due, |resumption| due.max(resumption)), reason)
 }

@@ -25,14 +25,9 @@ impl Draw {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// `wait`, up to a tenth shorter or longer.
-    pub(super) fn around(self, wait: Duration) -> Duration {
-        (wait / 10 * 9).saturating_add(self.within(wait / 5))
-    }
-
-    /// `wait`, up to a fifth longer.
-    pub(super) fn beyond(self, wait: Duration) -> Duration {
-        wait.saturating_add(self.within(wait / 5))
+    /// `wait`, up to this part of it longer.
+    pub(super) fn beyond(self, wait: Duration, part: u32) -> Duration {
+        wait.saturating_add(self.within(wait / part))
     }
 }
 
@@ -63,9 +58,8 @@ mod tests {
             let draw = Draw::of("poll", &id, at);
             prop_assert_eq!(draw, Draw::of("poll", &id, at));
             prop_assert!(draw.within(wait) <= wait);
-            let around = draw.around(wait);
-            prop_assert!(around >= wait / 10 * 9 && around <= wait / 10 * 11);
-            prop_assert!(draw.beyond(wait) >= wait);
+            let beyond = draw.beyond(wait, 10);
+            prop_assert!(beyond >= wait && beyond <= wait + wait / 10);
         }
     }
 }

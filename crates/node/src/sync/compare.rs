@@ -272,7 +272,7 @@ mod tests {
         let age = |checked| ContentAge {
             since: at(50),
             checked: Some(at(checked)),
-            lag: Duration::from_secs(120),
+            lag: Duration::from_mins(2),
         };
         let judge = |checked| judge_aged(&existing, &desired("rolled-back"), age(checked));
         assert_eq!(judge(220), Change::LeaveNewer { written: at(100) }, "it may be a shared read");
