@@ -19,6 +19,13 @@
 {{- end }}
 - {{ printf "--metrics-addr=%s" $linux.metricsAddr | quote }}
 - --healthz-port={{ .Values.livenessProbe.port }}
+- --volume-content-limit={{ .Values.volumeContentLimit }}
+{{- with .Values.volumesMemoryLimit }}
+- --volumes-memory-limit={{ . }}
+{{- end }}
+{{- if $linux.resources.limits | default dict | dig "memory" "" }}
+- --container-memory-limit=$(CONTAINER_MEMORY_LIMIT)
+{{- end }}
 - --enable-secret-rotation={{ .Values.enableSecretRotation }}
 - --rotation-poll-interval={{ .Values.rotationPollInterval }}
 - --max-call-recv-msg-size={{ int64 .Values.maxCallRecvMsgSize }}
@@ -48,6 +55,11 @@
 {{- with .Values.cloudName }}
 - {{ printf "--cloud-name=%s" . | quote }}
 {{- end }}
+{{- if include "lanyard-node.cloudEnvDir" . }}
+- {{ printf "--cloud-env-dir=%s" (include "lanyard-node.cloudEnvDir" .) | quote }}
+{{- end }}
+- --vault-requests-per-second={{ int64 .Values.vaultRequestsPerSecond }}
+- --vault-request-burst={{ int64 .Values.vaultRequestBurst }}
 {{- with .Values.tokenProxyURL }}
 - {{ printf "--token-proxy-url=%s" . | quote }}
 {{- end }}

@@ -62,6 +62,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else if $asked }}true{{ end }}
 {{- end }}
 
+{{/*
+Where the container has the environment files of clouds. A directory of the node is seen under its own
+path, so that classes name a file as it is named on the node.
+*/}}
+{{- define "lanyard-node.cloudEnvDir" -}}
+{{- $environment := .Values.cloudEnvironment }}
+{{- if and $environment.configMap $environment.directory }}
+{{- fail "cloudEnvironment: give a configMap or a directory of the node, not both" }}
+{{- end }}
+{{- if $environment.configMap }}/etc/lanyard/cloud{{ else }}{{ trimSuffix "/" $environment.directory }}{{ end }}
+{{- end }}
+
 {{/* The directory of the CSI socket. Upstream's own name, so that the kubelet finds it again. */}}
 {{- define "lanyard-node.pluginDir" -}}
 {{- $leaf := ternary .Values.driverName "csi-secrets-store" (eq (include "lanyard-node.isBeside" .) "true") }}

@@ -16,6 +16,7 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlag
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
+use crate::budget::Usage;
 use crate::fuse::Fuse;
 use crate::step::Step;
 
@@ -176,6 +177,13 @@ impl Directory {
         let stat =
             fs::fstat(&*self.file).map_err(|errno| failure(Operation::Read, &self.path, errno))?;
         Ok(format!("{}:{}", fs::major(stat.st_dev), fs::minor(stat.st_dev)))
+    }
+
+    /// What the file system of the directory holds.
+    pub(crate) fn usage(&self) -> Result<Usage, DiskError> {
+        let stat = fs::fstatvfs(&*self.file)
+            .map_err(|errno| failure(Operation::Read, &self.path, errno))?;
+        Ok(Usage::of(&stat))
     }
 
     pub(crate) fn open_child(&self, name: &OsStr) -> Result<Self, DiskError> {

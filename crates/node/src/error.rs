@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::budget::NoRoom;
 use crate::directory::DiskError;
 use crate::mount::MountError;
 use crate::payload::PayloadProblem;
@@ -21,6 +22,15 @@ pub enum PublishError {
         /// Everything that is wrong with the list.
         problems: Vec<PayloadProblem>,
     },
+    /// All volumes together would hold more memory than they may. Nothing was written.
+    #[error("there is no room for the content of {}", dir.display())]
+    NoRoom {
+        /// The volume.
+        dir: PathBuf,
+        /// What it needs, and what there is.
+        #[source]
+        source: NoRoom,
+    },
     /// A system call failed.
     #[error("could not change the volume")]
     Disk(#[from] DiskError),
@@ -37,6 +47,7 @@ impl PublishError {
                 "give every object of the SecretProviderClass a path of its own \
                  (`objectAlias`), none below another's",
             ),
+            Self::NoRoom { source, .. } => Some(source.hint()),
             Self::Disk(error) => error.hint(),
             Self::Mount(error) => error.hint(),
         }
@@ -46,6 +57,7 @@ impl PublishError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Payload { .. } => false,
+            Self::NoRoom { source, .. } => !source.is_hopeless(),
             Self::Disk(error) => error.is_transient(),
             Self::Mount(error) => error.is_transient(),
         }

@@ -21,6 +21,7 @@
 //! ```
 
 pub mod audit;
+mod budget;
 mod classes;
 mod compare;
 mod csi;
@@ -49,6 +50,7 @@ mod step;
 mod sync;
 mod volume;
 
+pub use budget::{NoRoom, Purpose};
 pub use classes::{ClassError, ClassSource, MemoryClasses};
 pub use csi::{DriverName, ParseDriverNameError};
 pub use directory::{DiskError, Operation};
@@ -76,7 +78,8 @@ pub use provider::{
     ServedProvider, SocketProviders, SocketSettings, Stamps, Urgency,
 };
 pub use publisher::{
-    PublishFailure, Publisher, PublisherParts, PublisherSettings, Recovered, Refreshed, VolumeState,
+    PublishFailure, Publisher, PublisherParts, PublisherSettings, Recovered, Refreshed,
+    VolumeState, VolumesMemory,
 };
 pub use registration::{RegistrationRefused, RegistrationSettings};
 pub use reporter::{

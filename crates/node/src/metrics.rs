@@ -9,6 +9,7 @@ mod classes;
 mod counted;
 mod dropped;
 mod labels;
+mod memory;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use self::labels::{
     CodeLabels, GrpcLabels, Names, Os, PolicyLabels, ProviderLabels, PublishErrorLabels,
     RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
 };
+use self::memory::Memory;
 use crate::kubernetes::EventQueue;
 use crate::publisher::Publisher;
 use crate::reporter::Looked;
@@ -61,6 +63,7 @@ struct Families {
     policy: Family<PolicyLabels, Counter>,
     events: OnceLock<EventQueue>,
     classes: Classes,
+    memory: Memory,
 }
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -89,6 +92,7 @@ impl NodeMetrics {
             policy: Family::default(),
             events: OnceLock::new(),
             classes: Classes::new(clock),
+            memory: Memory::default(),
         }))
     }
 
@@ -125,6 +129,7 @@ impl NodeMetrics {
         registry.register("lanyard_node_policy_decisions", "Reads through shared identities, as the policy saw them", it.policy.clone());
         registry.register_collector(Box::new(DroppedEvents(self.clone())));
         registry.register_collector(Box::new(it.classes.clone()));
+        registry.register_collector(Box::new(it.memory.clone()));
     }
 
     /// A publish ended; `provider` is who fills the volume, as its class says. Masked failures of
@@ -231,6 +236,7 @@ impl NodeMetrics {
     /// the first end of each class.
     pub fn watch_volumes(&self, publisher: &Publisher) {
         self.0.classes.watch(publisher.watched());
+        self.0.memory.watch(publisher.watched_memory());
     }
 }
 

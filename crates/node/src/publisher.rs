@@ -44,6 +44,7 @@ pub use recover::Recovered;
 pub use state::VolumeState;
 
 use crate::audit::AuditTrail;
+use crate::budget::MemoryLimit;
 use crate::classes::ClassSource;
 use crate::error::PublishError;
 use crate::fuse::Fuse;
@@ -85,6 +86,11 @@ pub struct PublisherSettings {
     pub report_deadline: Duration,
     /// How many bytes the files of one volume may have together.
     pub content_limit: u64,
+    /// How much memory all volumes of the node may hold together, in bytes: the pages and inodes
+    /// of everything in them, retired generations included. It is charged to this process, whose
+    /// own limit has to leave room beside it. New volumes stop at three quarters, so that mounted
+    /// ones can rotate.
+    pub memory_limit: u64,
     /// Whether a volume is filled before it is mounted, where the kernel can.
     pub staged_mounts: bool,
     /// Where it stands that an older credential was taken because its class says so.
@@ -105,12 +111,23 @@ impl PublisherSettings {
             fill_deadline: Duration::from_secs(100),
             report_deadline: Duration::from_secs(5),
             content_limit: 32 * 1024 * 1024,
+            memory_limit: 64 * 1024 * 1024,
             staged_mounts: true,
             audit: AuditTrail::nowhere(),
             #[cfg(feature = "crash-points")]
             crash_at: None,
         }
     }
+}
+
+/// The memory of all volumes of a node together, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VolumesMemory {
+    /// What they hold, and what is being written.
+    pub used: u64,
+    /// What they may hold.
+    pub limit: u64,
 }
 
 /// What a publisher works with.
@@ -256,6 +273,20 @@ impl Publisher {
         move || lanes.states()
     }
 
+    /// How much memory the volumes hold, and may hold.
+    pub fn memory(&self) -> VolumesMemory {
+        let Engine { lanes, settings, .. } = &*self.engine;
+        VolumesMemory { used: lanes.memory(), limit: settings.memory_limit }
+    }
+
+    /// The same for who looks again and again; see [`Publisher::watched`].
+    pub(crate) fn watched_memory(
+        &self,
+    ) -> impl Fn() -> VolumesMemory + Send + Sync + 'static + use<> {
+        let (lanes, limit) = (self.engine.lanes.clone(), self.engine.settings.memory_limit);
+        move || VolumesMemory { used: lanes.memory(), limit }
+    }
+
     /// What is known about the volume at `target`.
     pub fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
         self.engine.lanes.state(target)
@@ -347,7 +378,9 @@ impl Engine {
             Ok(supply) => {
                 let (desk, order) = (self.desk.clone(), order.clone());
                 let provider = Arc::clone(&supply.provider);
-                let mounted = blocking(move || disk::mount(&desk, place, order, supply)).await?;
+                let account = turn.account(self.memory_limit());
+                let mount = move || disk::mount(&desk, place, order, supply, &account);
+                let mounted = blocking(mount).await?;
                 of_provider(provider, mounted)
             }
             Err(failure) => Err(failure),
@@ -369,12 +402,13 @@ impl Engine {
             Ok(supply) => {
                 let (desk, order) = (self.desk.clone(), order.clone());
                 let provider = Arc::clone(&supply.provider);
+                let account = turn.account(self.memory_limit());
                 let mounted = blocking(move || {
                     let lost = || PublishFailure::new(OutcomeCode::FailedToMount, "it went away");
                     let found = found.ok_or_else(lost)?;
                     let mut mounted =
                         found.into_mounted(&desk, place, Some(order)).ok_or_else(lost)?;
-                    disk::refill(&desk, &mut mounted, supply)?;
+                    disk::refill(&desk, &mut mounted, supply, &account)?;
                     Ok(mounted)
                 })
                 .await?;
@@ -396,6 +430,10 @@ impl Engine {
         let intact: Option<Mounted> = blocking(look).await?;
         *turn.mounted() = intact;
         Ok(turn.mounted().is_some())
+    }
+
+    const fn memory_limit(&self) -> MemoryLimit {
+        MemoryLimit(self.settings.memory_limit)
     }
 
     async fn survey(&self, place: &Place) -> Result<Survey, PublishFailure> {

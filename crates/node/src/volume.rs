@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use lanyard_clock::SharedClock;
 use lanyard_keyvault::SecretBytes;
 
+use crate::budget::{Allowance, Growth, Purpose, Usage, needed_for};
 use crate::compare::{Comparison, compare};
 use crate::directory::{Attributes, Directory, DiskError, Occupant, remove_if_empty};
 use crate::error::PublishError;
@@ -78,6 +79,11 @@ impl Volume {
     /// Where the volume is.
     pub fn dir(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// What the file system of the volume holds. It does not block where that is a tmpfs.
+    pub(crate) fn usage(&self) -> Result<Usage, PublishError> {
+        Ok(self.directory.usage()?)
     }
 
     /// The generation that readers see; nothing while the volume has never been published whole.
@@ -182,6 +188,15 @@ impl Volume {
     /// Where readers already see `files` but some watchers could not be told, all others were,
     /// and the next publish tells them again, whatever it publishes.
     pub fn publish(&mut self, files: &[FileEntry<'_>]) -> Result<Published, PublishError> {
+        self.publish_within(files, None)
+    }
+
+    /// The same within what somebody allows the volume to hold. Equal content takes nothing.
+    pub(crate) fn publish_within(
+        &mut self,
+        files: &[FileEntry<'_>],
+        allowance: Option<&dyn Allowance>,
+    ) -> Result<Published, PublishError> {
         let payload = Payload::parse(files)
             .map_err(|problems| PublishError::Payload { dir: self.dir().to_owned(), problems })?;
         let mut survey = Survey::of(&self.directory)?;
@@ -211,6 +226,9 @@ impl Volume {
             }
             (_, current) => {
                 survey.generations.current = current;
+                if let Some(allowance) = allowance {
+                    self.claim(&survey, &payload, allowance)?;
+                }
                 self.swap(&mut survey, &payload, &links, group)?
             }
         };
@@ -230,6 +248,22 @@ impl Volume {
             poked?;
         }
         Ok(published)
+    }
+
+    /// Asks for the memory of the next generation.
+    fn claim(
+        &self,
+        survey: &Survey,
+        payload: &Payload<'_>,
+        allowance: &dyn Allowance,
+    ) -> Result<(), PublishError> {
+        let Usage { held, page } = self.directory.usage()?;
+        let files = payload.files().map(|entry| (&entry.path, bytes_of(entry.content)));
+        let is_first = survey.generations.current.is_none();
+        let purpose = if is_first { Purpose::Mount } else { Purpose::Rotation };
+        let growth = Growth { held, needed: needed_for(files, page), purpose };
+        let refused = |source| PublishError::NoRoom { dir: self.dir().to_owned(), source };
+        allowance.claim(growth).map_err(refused)
     }
 
     /// Writes the next generation and makes it the current one.

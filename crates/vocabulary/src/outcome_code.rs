@@ -148,6 +148,9 @@ outcome_codes! {
     FileWriteError, "FileWriteError", File, ByItself,
         "The files could not be written into the volume.",
         "look at the node's memory; where the message names a path, correct objectAlias";
+    VolumeMemoryExhausted, "VolumeMemoryExhausted", File, ByItself,
+        "The content does not fit into the memory that the volumes of the node may hold together.",
+        "give the node plugin more memory, ask for fewer or smaller objects, or spread the pods over more nodes";
     CredentialOlder, "CredentialOlder", File, Never,
         "The vault gave a credential that is older than the mounted one, and it was refused.",
         "if the roll-back is meant, annotate the class with `lanyard.dev/accept-older`";

@@ -7,6 +7,7 @@ mod flags;
 mod go_values;
 mod kubernetes;
 mod policy;
+mod quantity;
 mod run;
 mod settings;
 #[cfg(test)]

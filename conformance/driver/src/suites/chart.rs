@@ -41,7 +41,7 @@ const VARIANTS: [Variant; 6] = [
 ];
 
 /// Values that must be refused, and what the refusal must name.
-const REFUSED: [(&str, &str, &str); 10] = [
+const REFUSED: [(&str, &str, &str); 14] = [
     ("an_unknown_value", "linux.imgae.tag=1", "imgae"),
     ("a_value_of_the_upstream_chart_that_nobody_reads", "windows.enabled=true", "windows"),
     ("a_driver_name_that_the_kubelet_refuses", "driverName=.driver", "driverName"),
@@ -53,6 +53,18 @@ const REFUSED: [(&str, &str, &str); 10] = [
         "a_socket_of_the_provider_that_is_not_there",
         "azureProvider=socket,providerSocket.enabled=true",
         "/providerSocket/enabled",
+    ),
+    ("a_limit_of_memory_that_is_none", "volumesMemoryLimit=half", "volumesMemoryLimit"),
+    ("more_of_a_vault_than_it_gives", "vaultRequestsPerSecond=401", "vaultRequestsPerSecond"),
+    (
+        "a_directory_of_the_node_that_would_hide_the_containers",
+        "cloudEnvironment.directory=/etc",
+        "/cloudEnvironment/directory",
+    ),
+    (
+        "two_places_of_environment_files",
+        "cloudEnvironment.directory=/etc/kubernetes,cloudEnvironment.configMap=azure-stack",
+        "cloudEnvironment: give a configMap or a directory",
     ),
     ("a_port_that_is_none", "livenessProbe.port=70000", "port"),
     (

@@ -30,6 +30,7 @@ type Look = dyn Fn() -> Vec<Arc<VolumeState>> + Send + Sync;
 struct ClassRow {
     volumes: i64,
     failing: i64,
+    memory: i64,
     age: Option<f64>,
     expires_in: Option<f64>,
 }
@@ -73,6 +74,7 @@ impl ClassRow {
         Self {
             volumes: 1,
             failing: state.trouble.is_some().into(),
+            memory: state.memory.try_into().unwrap_or(i64::MAX),
             age: state.clock.checked().map(|checked| seconds(checked, now).max(0.0)),
             expires_in: ends.min().map(|end| seconds(now, end)),
         }
@@ -83,6 +85,7 @@ impl ClassRow {
         Self {
             volumes: self.volumes + other.volumes,
             failing: self.failing + other.failing,
+            memory: self.memory.saturating_add(other.memory),
             age: self.age.into_iter().chain(other.age).reduce(f64::max),
             expires_in: ends.reduce(f64::min),
         }
@@ -102,7 +105,8 @@ impl Collector for Classes {
         page.gauge("lanyard_node_content_age_seconds", AGE_HELP, |row| row.age)?;
         page.gauge("lanyard_node_expires_in_seconds", EXPIRES_HELP, |row| row.expires_in)?;
         page.gauge("lanyard_node_volumes", "Mounted volumes", |row| Some(row.volumes))?;
-        page.gauge("lanyard_node_volumes_failing", FAILING_HELP, |row| Some(row.failing))
+        page.gauge("lanyard_node_volumes_failing", FAILING_HELP, |row| Some(row.failing))?;
+        page.gauge("lanyard_node_volumes_memory_bytes", MEMORY_HELP, |row| Some(row.memory))
     }
 }
 
@@ -131,5 +135,6 @@ impl Page<'_, '_> {
 const AGE_HELP: &str = "Seconds since the last look at the volumes of a class that succeeded";
 const EXPIRES_HELP: &str = "Seconds until the first content of a class ends to be valid";
 const FAILING_HELP: &str = "Mounted volumes whose last look for newer content failed";
+const MEMORY_HELP: &str = "Bytes of memory that the mounted volumes of a class hold";
 const MOST_CLASSES: usize = 500;
 const OTHER: &str = "other";

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::marker::{MountedObject, Trouble};
 use crate::provider::{ObjectVersion, Stamps};
-use crate::publisher::VolumeState;
+use crate::publisher::{VolumeState, VolumesMemory};
 use crate::reporter::{NoReporter, Notice, NoticeKind, Reporter};
 use crate::rotation::{CheckRecord, VolumeClock};
 
@@ -92,6 +92,7 @@ fn volume(class: &str, checked: i64, not_after: Option<i64>) -> VolumeState {
         clock: VolumeClock::resumed(Some(record), second(checked)),
         trouble: None,
         stale_since: None,
+        memory: 8192,
         proofs: None,
     }
 }
@@ -170,6 +171,21 @@ fn invented_names_of_providers_neither_stand_on_the_page_nor_crowd_out_real_ones
 }
 
 #[test]
+fn what_volumes_hold_together_stands_beside_what_they_may() {
+    let (metrics, page, _clock) = node();
+    assert!(!page.render().contains("lanyard_node_volumes_memory_used"));
+    let used = Arc::new(Mutex::new(0));
+    let watched = Arc::clone(&used);
+    metrics.0.memory.watch(move || VolumesMemory { used: *watched.lock(), limit: 64 << 20 });
+    for bytes in [0, 4096, u64::MAX] {
+        *used.lock() = bytes;
+        let told = bytes.min(i64::MAX.unsigned_abs());
+        assert_line(&page, &format!("lanyard_node_volumes_memory_used_bytes {told}"));
+        assert_line(&page, "lanyard_node_volumes_memory_limit_bytes 67108864");
+    }
+}
+
+#[test]
 fn a_class_is_as_old_as_its_oldest_volume_and_ends_with_its_first() {
     let (metrics, page, clock) = node();
     let volumes = Arc::new(Mutex::new(Vec::new()));
@@ -190,6 +206,7 @@ fn a_class_is_as_old_as_its_oldest_volume_and_ends_with_its_first() {
     assert_line(&page, &format!("lanyard_node_expires_in_seconds{labels} 300.0"));
     assert_line(&page, &format!("lanyard_node_volumes{labels} 3"));
     assert_line(&page, &format!("lanyard_node_volumes_failing{labels} 1"));
+    assert_line(&page, &format!("lanyard_node_volumes_memory_bytes{labels} 24576"));
     volumes.lock().clear();
     assert!(!page.render().contains("tenant"));
 }

@@ -10,6 +10,7 @@ use super::failure::PublishFailure;
 use super::mounted::Mounted;
 use super::place::{MountId, Place, Standing};
 use crate::audit::{AuditEvent, AuditTrail, ReadBy};
+use crate::budget::{Allowance, Growth, Purpose, needed_for};
 use crate::directory::Directory;
 use crate::error::PublishError;
 use crate::fuse::Fuse;
@@ -152,9 +153,11 @@ pub(super) fn mount(
     place: Place,
     order: MountOrder,
     supply: Supply,
+    allowance: &dyn Allowance,
 ) -> Result<Mounted, PublishFailure> {
     let (filling, contents) = supply.unopposed();
     desk.check_size(&filling)?;
+    claim(&place, &filling, allowance)?;
     desk.fuse.reach(Step::MakeTarget);
     let target = place.make().map_err(|error| of_place(&error.into()))?;
     refuse_mounted(&place)?;
@@ -178,6 +181,20 @@ pub(super) fn mount(
     let mount = staged.attach(&target).map_err(|error| of_mount(&error.into()))?;
     volume.lies_on(mount);
     mounted(place, volume, noted, order)
+}
+
+/// Asks for the memory of a volume of which nothing is there yet.
+fn claim(
+    place: &Place,
+    filling: &Filling,
+    allowance: &dyn Allowance,
+) -> Result<(), PublishFailure> {
+    let page = length_of(rustix::param::page_size());
+    let files = filling.files.iter().map(|file| (&file.path, length_of(file.content.len())));
+    let growth = Growth { held: 0, needed: needed_for(files, page), purpose: Purpose::Mount };
+    allowance
+        .claim(growth)
+        .map_err(|source| of_file(&PublishError::NoRoom { dir: place.path().to_owned(), source }))
 }
 
 /// Mounts are never stacked: a container sees the one that was topmost when it started. The look
@@ -247,14 +264,15 @@ pub(super) fn refill(
     desk: &Desk,
     mounted: &mut Mounted,
     supply: Supply,
+    allowance: &dyn Allowance,
 ) -> Result<Refilled, PublishFailure> {
     let (filling, contents) = supply.beside(mounted)?;
     desk.check_size(&filling)?;
     let order = mounted.order.clone();
     let shape = Shape::holding([], order.group);
     mounted.volume.settle_root(shape.mode(), order.group).map_err(|error| of_file(&error))?;
-    let mut published =
-        write(&mut mounted.volume, &order, filling).inspect_err(|_| mounted.look_again())?;
+    let mut published = write(&mut mounted.volume, &order, filling, Some(allowance))
+        .inspect_err(|_| mounted.look_again())?;
     if std::mem::take(&mut mounted.swapped) {
         published.changed = Changed::Content;
     }
@@ -277,7 +295,8 @@ fn fill(
     order: &MountOrder,
     (filling, contents): (Filling, Contents),
 ) -> Result<(Marker, VolumeClock), PublishFailure> {
-    let published = write(volume, order, filling)?;
+    // Its room was claimed before the mount was made.
+    let published = write(volume, order, filling, None)?;
     let mut marker = Marker::blank(order, desk.clock.now());
     let mut clock = VolumeClock::default();
     contents.note(order, &published, &mut marker, &mut clock);
@@ -289,6 +308,7 @@ fn write(
     volume: &mut Volume,
     order: &MountOrder,
     filling: Filling,
+    allowance: Option<&dyn Allowance>,
 ) -> Result<Published, PublishFailure> {
     let default_mode = if order.group.is_some() { 0o640 } else { 0o644 };
     let entries: Vec<_> = filling
@@ -301,7 +321,7 @@ fn write(
             gid: order.group,
         })
         .collect();
-    volume.publish(&entries).map_err(|error| of_file(&error))
+    volume.publish_within(&entries, allowance).map_err(|error| of_file(&error))
 }
 
 /// Notes beside the files what is known about them.

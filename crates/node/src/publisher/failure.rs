@@ -100,6 +100,11 @@ impl PublishFailure {
             PublishError::Payload { .. } => {
                 Self::new(OutcomeCode::SecretProviderClassInvalid, causes(error))
             }
+            PublishError::NoRoom { source, .. } => {
+                let failure = Self::new(OutcomeCode::VolumeMemoryExhausted, causes(error));
+                let retry = if source.is_hopeless() { RetryClass::Invalid } else { failure.retry };
+                Self { retry, ..failure }
+            }
             _ if error.is_transient() => Self::new(code, causes(error)).told_as(Code::Unavailable),
             _ => Self::new(code, causes(error)).told_as(Code::Internal),
         };
@@ -168,6 +173,8 @@ const fn grpc_code(code: OutcomeCode, retry: RetryClass) -> Code {
         Outcome::FailedToEnsureMountPoint | Outcome::FailedToMount | Outcome::FileWriteError => {
             Code::Internal
         }
+        // As on the kubelet's side of gRPC: not final, and a pod that goes may make room.
+        Outcome::VolumeMemoryExhausted => Code::ResourceExhausted,
         // What another provider says about itself is all that is known about it.
         Outcome::ProviderError => match retry {
             RetryClass::Invalid => Code::FailedPrecondition,

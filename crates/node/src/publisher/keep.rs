@@ -111,9 +111,10 @@ impl Engine {
             Ok(supply) => {
                 let desk = self.desk.clone();
                 let provider = Arc::clone(&supply.provider);
+                let account = turn.account(self.memory_limit());
                 let refill = move |mounted: &mut Mounted| {
                     mounted.provider = Some(Arc::clone(&provider));
-                    disk::refill(&desk, mounted, supply)
+                    disk::refill(&desk, mounted, supply, &account)
                         .map_err(|failure| PublishFailure { provider: Some(provider), ..failure })
                 };
                 self.at_work(turn, refill).await?

@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::mounted::Mounted;
 use super::state::VolumeState;
+use crate::budget::{Allowance, Growth, MemoryLimit, NoRoom};
 
 /// The lanes of all targets that something is known about.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +30,10 @@ pub(super) struct Lane {
     gate: Arc<tokio::sync::Mutex<Option<Mounted>>>,
     /// What was known when the last turn ended.
     state: RwLock<Option<Arc<VolumeState>>>,
+    /// What the volume held when the last turn ended, and from the moment on that the present one
+    /// was allowed to write, what it may come to hold. What all volumes hold together is the sum
+    /// over the lanes: there is no second book that could drift from this one.
+    memory: AtomicU64,
     /// How many want to take the volume away.
     leaving: watch::Sender<usize>,
 }
@@ -82,6 +88,13 @@ impl Lanes {
         self.0.lock().get(target).and_then(|entry| entry.lane.state.read().clone())
     }
 
+    /// What all volumes hold together, and what is being written, in bytes.
+    pub(super) fn memory(&self) -> u64 {
+        let entries = self.0.lock();
+        let shares = entries.values().map(|entry| entry.lane.memory.load(Ordering::Relaxed));
+        shares.fold(0, u64::saturating_add)
+    }
+
     fn held(&self, target: &Path) -> Held {
         let mut entries = self.0.lock();
         let entry = entries.entry(target.to_owned()).or_default();
@@ -113,9 +126,40 @@ impl Turn {
     }
 }
 
+impl Turn {
+    /// The account of the volume, for as long as the turn lasts.
+    pub(super) fn account(&self, limit: MemoryLimit) -> Account {
+        Account { lanes: self.held.lanes.clone(), lane: Arc::clone(&self.held.lane), limit }
+    }
+}
+
+/// One volume among all that share the memory of the node.
+#[derive(Debug)]
+pub(super) struct Account {
+    lanes: Lanes,
+    lane: Arc<Lane>,
+    limit: MemoryLimit,
+}
+
+impl Allowance for Account {
+    fn claim(&self, growth: Growth) -> Result<(), NoRoom> {
+        // Nobody else is admitted between the sum and the claim.
+        let entries = self.lanes.0.lock();
+        let others = entries
+            .values()
+            .filter(|entry| !Arc::ptr_eq(&entry.lane, &self.lane))
+            .map(|entry| entry.lane.memory.load(Ordering::Relaxed))
+            .fold(0, u64::saturating_add);
+        self.lane.memory.store(self.limit.admit(others, growth)?, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let state = self.mounted.as_ref().map(|mounted| Arc::new(mounted.state()));
+        let memory = state.as_ref().map_or(0, |state| state.memory);
+        self.held.lane.memory.store(memory, Ordering::Relaxed);
         *self.held.lane.state.write() = state;
     }
 }

@@ -118,6 +118,8 @@ impl Mounted {
             clock: self.clock.clone(),
             trouble: self.marker.trouble,
             stale_since: self.marker.stale_since,
+            // An open tmpfs always says it.
+            memory: self.volume.usage().map_or(0, |usage| usage.held),
             proofs: self.ordered.then(|| self.order.proofs.clone()),
         }
     }

@@ -56,7 +56,17 @@ impl Engine {
                 }
             }
         }
+        let (memory, limit) = (self.lanes.memory(), self.settings.memory_limit);
+        if memory > limit {
+            tracing::warn!(
+                memory,
+                limit,
+                "the volumes of an earlier process hold more memory than volumes may: they stay, \
+                 and neither take new content nor leave room for more",
+            );
+        }
         tracing::info!(
+            memory,
             volumes = recovered.volumes,
             problems = recovered.problems.len(),
             "looked for the volumes of an earlier process"

@@ -36,6 +36,9 @@ pub struct VolumeState {
     pub trouble: Option<Trouble>,
     /// Since when the cache of the node answers in the place of the vault, while it does.
     pub stale_since: Option<Timestamp>,
+    /// What its file system holds, in bytes: retired generations and what belongs to the layout
+    /// included.
+    pub memory: u64,
     /// What the kubelet brought last; nothing where that was to an earlier process.
     pub proofs: Option<Proofs>,
 }

@@ -1,4 +1,5 @@
 mod concurrency;
+mod memory;
 mod places;
 mod rotation;
 

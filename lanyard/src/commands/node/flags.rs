@@ -12,6 +12,7 @@ use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::Cloud;
 
 use super::go_values::{Endpoint, GoBool, GoDuration};
+use super::quantity::MemoryQuantity;
 
 /// Everything that `lanyard node` can be told.
 #[derive(Debug, clap::Args)]
@@ -20,6 +21,8 @@ pub(super) struct NodeArgs {
     pub(super) driver: DriverArgs,
     #[command(flatten)]
     pub(super) kubernetes: KubernetesArgs,
+    #[command(flatten)]
+    pub(super) volumes: VolumeArgs,
     #[command(flatten)]
     pub(super) rotation: RotationArgs,
     #[command(flatten)]
@@ -76,6 +79,22 @@ pub(super) struct KubernetesArgs {
     /// Keep Kubernetes Secrets in step with mounted files (`secretObjects` of a class)
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
     pub(super) sync_secrets: GoBool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Volumes")]
+pub(super) struct VolumeArgs {
+    /// How many bytes the files of one volume may have together
+    #[arg(long = "volume-content-limit", default_value = "32Mi", value_name = "QUANTITY")]
+    pub(super) volume_content: MemoryQuantity,
+    /// How much memory all volumes of the node may hold together, retired content included; new
+    /// volumes stop at three quarters, so that mounted ones can rotate [default: half of the
+    /// container's limit, or 64Mi where that is not given]
+    #[arg(long = "volumes-memory-limit", value_name = "QUANTITY")]
+    pub(super) volumes_memory: Option<MemoryQuantity>,
+    /// The memory limit of the container that this runs in, which is charged for the volumes
+    #[arg(long = "container-memory-limit", value_name = "QUANTITY")]
+    pub(super) container_memory: Option<MemoryQuantity>,
 }
 
 #[derive(Debug, clap::Args)]

@@ -307,10 +307,12 @@ fn publisher_settings(
     settings: &NodeSettings,
     environment: &Environment,
 ) -> Result<PublisherSettings, CommandError> {
-    let NodeSettings { server, rotator, .. } = settings;
+    let NodeSettings { server, rotator, volume_content_limit, volumes_memory_limit, .. } = settings;
     let mut publisher = PublisherSettings::new(&server.kubelet_dir, server.driver.as_str());
     publisher.interval = rotator.interval;
     publisher.interval_bounds = rotator.bounds;
+    publisher.content_limit = *volume_content_limit;
+    publisher.memory_limit = volumes_memory_limit.unwrap_or(publisher.memory_limit);
     #[cfg(feature = "crash-points")]
     if environment.mount_in_place {
         publisher.staged_mounts = false;

@@ -8,7 +8,8 @@ use lanyard_node::{NodeServerSettings, RegistrationSettings};
 use lanyard_telemetry::ListenAddress;
 use std::net::SocketAddr;
 
-use super::flags::{AzureProviderKind, NodeArgs};
+use super::flags::{AzureProviderKind, NodeArgs, VolumeArgs};
+use super::quantity::MemoryQuantity;
 use crate::exit::CommandError;
 
 /// What the flags come to.
@@ -16,6 +17,10 @@ use crate::exit::CommandError;
 pub(super) struct NodeSettings {
     pub(super) server: NodeServerSettings,
     pub(super) rotator: RotatorSettings,
+    /// How many bytes the files of one volume may have together.
+    pub(super) volume_content_limit: u64,
+    /// How much memory all volumes may hold together; nothing where that is left to the default.
+    pub(super) volumes_memory_limit: Option<u64>,
     /// Where the health pages are.
     pub(super) health: ListenAddress,
     pub(super) health_path: String,
@@ -39,6 +44,8 @@ impl NodeSettings {
         Ok(Self {
             server: server(args),
             rotator: rotator(args),
+            volume_content_limit: args.volumes.volume_content.bytes(),
+            volumes_memory_limit: volumes_memory_limit(&args.volumes),
             health: match args.pages.healthz_port {
                 0 => ListenAddress::Off,
                 port => ListenAddress::At(SocketAddr::new(args.pages.healthz_addr, port)),
@@ -81,6 +88,15 @@ fn problems(args: &NodeArgs) -> Vec<String> {
     if !path.starts_with('/') || path == "/readyz" || !path.chars().all(named) {
         problems.push(format!("--healthz-path `{path}` is no path of a page of its own"));
     }
+    let volumes = &args.volumes;
+    if let Some((own, whole)) = volumes.volumes_memory.zip(volumes.container_memory)
+        && own >= whole
+    {
+        problems.push(format!(
+            "--volumes-memory-limit {own} leaves nothing of --container-memory-limit {whole} to the \
+             process itself"
+        ));
+    }
     let external = args.providers.azure_provider == AzureProviderKind::Socket;
     if external && args.providers.provider_socket.is_some() {
         problems.push(
@@ -117,6 +133,13 @@ fn server(args: &NodeArgs) -> NodeServerSettings {
         registration: is_ours.then_some(RegistrationSettings { directory, endpoint }),
         drain: driver.drain_timeout.0,
     }
+}
+
+/// Half of the container's memory is the process's own: what it has read and not written yet, its
+/// caches, and the kernel's buffers.
+fn volumes_memory_limit(args: &VolumeArgs) -> Option<u64> {
+    let half = args.container_memory.map(MemoryQuantity::half);
+    args.volumes_memory.or(half).map(MemoryQuantity::bytes)
 }
 
 fn rotator(args: &NodeArgs) -> RotatorSettings {

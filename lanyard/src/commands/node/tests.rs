@@ -57,10 +57,26 @@ fn what_is_not_said_is_safe() {
     assert!(settings.rotator.interval.is_some());
     assert_eq!(args.pages.metrics_addr.to_string(), "127.0.0.1:8095");
     assert!(!args.providers.pod_overrides_parameters.0);
+    assert_eq!(settings.volume_content_limit, 32 << 20);
+    assert_eq!(settings.volumes_memory_limit, None);
     let registration = settings.server.registration.unwrap();
     assert_eq!(registration.directory.to_str(), Some("/var/lib/kubelet/plugins_registry"));
     assert_eq!(registration.endpoint, settings.server.csi_socket);
     assert!(args.without_meaning.given().is_empty());
+}
+
+#[test]
+fn volumes_get_half_of_the_container_unless_it_is_said_otherwise() {
+    let limits = |flags: &[&str]| {
+        let flags: Vec<_> = ["--nodeid=n"].iter().chain(flags).copied().collect();
+        NodeSettings::resolve(&parse(&flags).unwrap()).map(|it| it.volumes_memory_limit)
+    };
+    let (container, volumes) = ("--container-memory-limit=128Mi", "--volumes-memory-limit=100Mi");
+    assert_eq!(limits(&[container]).unwrap(), Some(64 << 20));
+    assert_eq!(limits(&[container, volumes]).unwrap(), Some(100 << 20));
+    assert_eq!(limits(&[volumes]).unwrap(), Some(100 << 20));
+    let error = limits(&["--container-memory-limit=100Mi", volumes]).unwrap_err().to_string();
+    assert!(error.contains("--volumes-memory-limit 100Mi leaves nothing"), "{error}");
 }
 
 #[test]
@@ -107,6 +123,8 @@ fn flags_that_contradict_each_other_are_refused() {
         ["--endpoint=tcp://127.0.0.1:1", "--nodeid=n"],
         ["--drivername=../x", "--nodeid=n"],
         ["--rotation-poll-interval=soon", "--nodeid=n"],
+        ["--volumes-memory-limit=0", "--nodeid=n"],
+        ["--volume-content-limit=", "--nodeid=n"],
     ] {
         assert!(parse(&flags).is_err(), "{flags:?}");
     }
@@ -130,6 +148,10 @@ fn the_command_lines_that_the_chart_writes_are_understood() {
         let words: Vec<&str> =
             words.as_array().unwrap().iter().filter_map(serde_json::Value::as_str).collect();
         assert_eq!(words[0], "node", "{name}");
+        // The kubelet puts the limit in bytes in its place.
+        let words: Vec<_> =
+            words.iter().map(|it| it.replace("$(CONTAINER_MEMORY_LIMIT)", "536870912")).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let args = parse(&words[1..]).unwrap_or_else(|error| panic!("{name}: {error}"));
         let settings = NodeSettings::resolve(&args);
         assert!(settings.is_ok(), "{name}: {:?}", settings.err());

@@ -1,0 +1,281 @@
+//! How much memory the volumes of a node may hold together.
+//!
+//! The memory of a volume is charged to whoever writes it, the node plugin, and its limit is that of
+//! all tenants: whoever writes classes must not be able to have the plugin killed for everybody.
+//!
+//! What counts is what a volume holds, not the bound of its tmpfs: the bound is rounded up to the
+//! largest page of any machine for every file, and would refuse ten times too early. A tmpfs tells
+//! what it holds in one call, retired generations and the note of the publisher included.
+
+use std::fmt;
+
+use rustix::fs::StatVfs;
+
+use crate::path::FilePath;
+
+/// The memory of one file system in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// What it holds, in bytes: its pages, and what its inodes take of the kernel's own memory.
+    /// Retired generations keep their inodes for as long as the volume lives.
+    pub(crate) held: u64,
+    /// The size of its pages.
+    pub(crate) page: u64,
+}
+
+impl Usage {
+    pub(crate) fn of(stat: &StatVfs) -> Self {
+        let page = stat.f_frsize.max(1);
+        let pages = stat.f_blocks.saturating_sub(stat.f_bfree);
+        let inodes = stat.f_files.saturating_sub(stat.f_ffree);
+        let held = pages.saturating_mul(page).saturating_add(inodes.saturating_mul(INODE));
+        Self { held, page }
+    }
+}
+
+/// What a generation of these files takes at most, with the note beside it, in bytes.
+pub(crate) fn needed_for<'a>(
+    files: impl IntoIterator<Item = (&'a FilePath, u64)>,
+    page: u64,
+) -> u64 {
+    let of_inodes = |count: usize| u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(INODE);
+    let of_file = |(path, length): (&FilePath, u64)| {
+        let link = if path.top().len() > LONGEST_INLINE_LINK { page } else { 0 };
+        // The file, each directory above it, and the link that leads to it.
+        let inodes = of_inodes(path.components().count().saturating_add(1));
+        length.div_ceil(page).saturating_mul(page).saturating_add(link).saturating_add(inodes)
+    };
+    let rest = of_inodes(LAYOUT_INODES).saturating_add(NOTE_ROOM);
+    files.into_iter().map(of_file).fold(rest, u64::saturating_add)
+}
+
+/// Why a volume grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Purpose {
+    /// Nobody has it yet.
+    Mount,
+    /// A pod has it already, and follows its source through it.
+    Rotation,
+}
+
+/// What a volume holds, and what it is about to take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Growth {
+    pub(crate) held: u64,
+    pub(crate) needed: u64,
+    pub(crate) purpose: Purpose,
+}
+
+/// What all volumes of a node may hold together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MemoryLimit(pub(crate) u64);
+
+impl MemoryLimit {
+    /// What is open for a purpose. The last quarter is for rotations: pods that start must not take
+    /// what running ones need to get their next certificate, for old and new lie side by side then.
+    const fn open_for(self, purpose: Purpose) -> u64 {
+        match purpose {
+            Purpose::Mount => self.0 - self.0 / 4,
+            Purpose::Rotation => self.0,
+        }
+    }
+
+    /// Whether a volume may grow beside what all others hold; if so, what it takes from now on.
+    pub(crate) const fn admit(self, others: u64, growth: Growth) -> Result<u64, NoRoom> {
+        let Growth { held, needed, purpose } = growth;
+        let limit = self.open_for(purpose);
+        let own = held.saturating_add(needed);
+        if others.saturating_add(own) <= limit {
+            return Ok(own);
+        }
+        Err(NoRoom { purpose, needed, used: others.saturating_add(held), limit })
+    }
+}
+
+/// Who lets a volume take memory.
+pub(crate) trait Allowance {
+    /// Asks for more, before anything is written.
+    ///
+    /// # Errors
+    ///
+    /// Where all volumes together would hold more than they may. Then nothing was taken.
+    fn claim(&self, growth: Growth) -> Result<(), NoRoom>;
+}
+
+/// What a volume needs does not fit beside what the volumes of the node hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "it needs up to {}; the volumes of this node hold {} together, and may hold {}{}",
+    Amount(*needed),
+    Amount(*used),
+    Amount(*limit),
+    match purpose {
+        Purpose::Mount => " with a new one: the rest is kept for rotations",
+        Purpose::Rotation => "",
+    }
+)]
+#[non_exhaustive]
+pub struct NoRoom {
+    /// What for.
+    pub purpose: Purpose,
+    /// What it needs at most, in bytes.
+    pub needed: u64,
+    /// What the volumes of the node hold, this one included, in bytes.
+    pub used: u64,
+    /// What they may hold together for this purpose, in bytes.
+    pub limit: u64,
+}
+
+impl NoRoom {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        if self.is_hopeless() {
+            "ask for fewer or smaller objects in the SecretProviderClass, or give the node plugin \
+             more memory: `linux.resources.limits.memory` of the chart, or `--volumes-memory-limit`"
+        } else {
+            "give the node plugin more memory (`linux.resources.limits.memory` of the chart, or \
+             `--volumes-memory-limit`), ask for fewer or smaller objects, or spread the pods over \
+             more nodes; `lanyard_node_volumes_memory_bytes` tells which classes hold how much"
+        }
+    }
+
+    /// Whether it would not fit though nothing else were there.
+    pub const fn is_hopeless(&self) -> bool {
+        self.needed > self.limit
+    }
+}
+
+/// An amount of memory, for people.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amount(pub(crate) u64);
+
+impl fmt::Display for Amount {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(bytes) = *self;
+        if bytes < MEBIBYTE {
+            return write!(formatter, "{} KiB", bytes.div_ceil(1024));
+        }
+        let tenths = bytes % MEBIBYTE * 10 / MEBIBYTE;
+        write!(formatter, "{}.{tenths} MiB", bytes / MEBIBYTE)
+    }
+}
+
+/// What an inode and its name take of the kernel's memory, as the kernel itself reckons
+/// (`BOGO_INODE_SIZE` of `mm/shmem.c`, 1024 since Linux 6.6; an inode of tmpfs and a directory entry
+/// have some 950 bytes). It is charged as pages are.
+const INODE: u64 = 1024;
+
+/// The root, the directory of the generation and that of the note, the note and the next one,
+/// `..data` and the next one, with one to spare.
+const LAYOUT_INODES: usize = 8;
+
+/// What the next note takes beside the last one, in bytes. Most are a page long.
+const NOTE_ROOM: u64 = 64 * 1024;
+
+/// Links through `..data/` of at most 127 bytes take no page (`SHORT_SYMLINK_LEN` of `mm/shmem.c`).
+const LONGEST_INLINE_LINK: usize = 127 - "..data/".len();
+
+const MEBIBYTE: u64 = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KIB: u64 = 1024;
+
+    fn growth(purpose: Purpose, held: u64, needed: u64) -> Growth {
+        Growth { held, needed, purpose }
+    }
+
+    #[test]
+    fn mounts_leave_a_quarter_to_rotations() {
+        use Purpose::{Mount, Rotation};
+        let limit = MemoryLimit(100);
+        // What the others hold, what the volume holds, what it needs, what it takes then.
+        let cases = [
+            (Mount, 0, 0, 75, Some(75)),
+            (Mount, 0, 0, 76, None),
+            (Mount, 70, 0, 5, Some(5)),
+            (Mount, 70, 1, 5, None),
+            (Mount, 90, 0, 1, None),
+            (Rotation, 70, 5, 25, Some(30)),
+            (Rotation, 70, 5, 26, None),
+            (Rotation, 0, 50, 50, Some(100)),
+            (Rotation, u64::MAX, 1, 1, None),
+            (Mount, 1, u64::MAX, u64::MAX, None),
+        ];
+        for (purpose, others, held, needed, expected) in cases {
+            let admitted = limit.admit(others, growth(purpose, held, needed)).ok();
+            assert_eq!(admitted, expected, "{purpose:?} {others} {held} {needed}");
+        }
+    }
+
+    #[test]
+    fn who_is_refused_is_told_what_is_used_and_what_the_limit_is() {
+        let limit = MemoryLimit(64 * MEBIBYTE);
+        let mount = growth(Purpose::Mount, 0, 3 * MEBIBYTE / 2);
+        let refused = limit.admit(47 * MEBIBYTE, mount).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "it needs up to 1.5 MiB; the volumes of this node hold 47.0 MiB together, and may \
+             hold 48.0 MiB with a new one: the rest is kept for rotations"
+        );
+        assert!(!refused.is_hopeless() && refused.hint().contains("spread the pods"));
+        let rotation = growth(Purpose::Rotation, 100, 65 * MEBIBYTE);
+        let refused = limit.admit(0, rotation).unwrap_err();
+        assert!(
+            refused.to_string().contains("hold 1 KiB together, and may hold 64.0 MiB"),
+            "{refused}"
+        );
+        assert!(refused.is_hopeless() && refused.hint().contains("fewer or smaller objects"));
+    }
+
+    #[test]
+    fn a_file_takes_whole_pages_an_inode_for_each_name_and_a_page_for_a_long_link() {
+        let needed = |path: &str, length| {
+            let path: FilePath = path.parse().unwrap();
+            needed_for([(&path, length)], 4096) - needed_for([], 4096)
+        };
+        assert_eq!(needed("a", 0), 2 * KIB);
+        assert_eq!(needed("a", 1), 2 * KIB + 4096);
+        assert_eq!(needed("a", 4097), 2 * KIB + 8192);
+        assert_eq!(needed("a/b/c", 4096), 4 * KIB + 4096);
+        assert_eq!(needed(&"a".repeat(120), 0), 2 * KIB);
+        assert_eq!(needed(&"a".repeat(121), 0), 2 * KIB + 4096);
+        let path = "a".parse().unwrap();
+        assert_eq!(needed_for([(&path, u64::MAX)], 4096), u64::MAX);
+    }
+
+    proptest! {
+        /// However volumes come, rotate and go, all of them together hold no more than they may.
+        #[test]
+        fn no_order_of_claims_exceeds_the_limit(
+            limit in 0u64..10_000,
+            claims in prop::collection::vec((0usize..6, prop::option::of(0u64..4_000)), 0..80),
+        ) {
+            let mut shares = [0u64; 6];
+            for (volume, needed) in claims {
+                let held = std::mem::take(&mut shares[volume]);
+                let others: u64 = shares.iter().sum();
+                // Nothing needed: the volume goes.
+                let Some(needed) = needed else { continue };
+                let purpose = if held > 0 { Purpose::Rotation } else { Purpose::Mount };
+                shares[volume] = match MemoryLimit(limit).admit(others, growth(purpose, held, needed)) {
+                    Ok(share) => {
+                        prop_assert_eq!(share, held + needed);
+                        share
+                    }
+                    Err(refused) => {
+                        prop_assert_eq!(refused.used, others + held);
+                        prop_assert!(refused.used + needed > refused.limit);
+                        held
+                    }
+                };
+                prop_assert!(shares.iter().sum::<u64>() <= limit);
+            }
+        }
+    }
+}

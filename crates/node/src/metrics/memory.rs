@@ -1,0 +1,51 @@
+//! How much memory all volumes hold together.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use lanyard_telemetry::prometheus_client::collector::Collector;
+use lanyard_telemetry::prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use lanyard_telemetry::prometheus_client::metrics::MetricType;
+use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
+
+use crate::publisher::VolumesMemory;
+
+/// Asks whoever has the volumes when the page is read.
+#[derive(Clone, Default)]
+pub(super) struct Memory(Arc<OnceLock<Box<Look>>>);
+
+type Look = dyn Fn() -> VolumesMemory + Send + Sync;
+
+impl Memory {
+    /// Asks here from now on.
+    pub(super) fn watch(&self, memory: impl Fn() -> VolumesMemory + Send + Sync + 'static) {
+        // There is one publisher in a process; a second one is not told.
+        drop(self.0.set(Box::new(memory)));
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Memory").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Memory {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(look) = self.0.get() else { return Ok(()) };
+        let VolumesMemory { used, limit } = look();
+        let rows = [
+            ("lanyard_node_volumes_memory_used_bytes", USED_HELP, used),
+            ("lanyard_node_volumes_memory_limit_bytes", LIMIT_HELP, limit),
+        ];
+        for (name, help, bytes) in rows {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            let bytes: i64 = bytes.try_into().unwrap_or(i64::MAX);
+            ConstGauge::new(bytes).encode(metric)?;
+        }
+        Ok(())
+    }
+}
+
+const USED_HELP: &str = "Bytes of memory that all volumes hold together or are about to";
+const LIMIT_HELP: &str = "Bytes of memory that all volumes may hold together";
