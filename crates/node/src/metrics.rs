@@ -10,6 +10,7 @@ mod counted;
 mod dropped;
 mod labels;
 mod memory;
+mod policy_problem;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +32,9 @@ use self::labels::{
     RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
 };
 use self::memory::Memory;
+use self::policy_problem::PolicyProblem;
 use crate::kubernetes::EventQueue;
+use crate::policy::PolicyKeeper;
 use crate::publisher::Publisher;
 use crate::reporter::Looked;
 
@@ -64,6 +67,7 @@ struct Families {
     events: OnceLock<EventQueue>,
     classes: Classes,
     memory: Memory,
+    policy_problem: PolicyProblem,
 }
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -93,6 +97,7 @@ impl NodeMetrics {
             events: OnceLock::new(),
             classes: Classes::new(clock),
             memory: Memory::default(),
+            policy_problem: PolicyProblem::default(),
         }))
     }
 
@@ -130,6 +135,7 @@ impl NodeMetrics {
         registry.register_collector(Box::new(DroppedEvents(self.clone())));
         registry.register_collector(Box::new(it.classes.clone()));
         registry.register_collector(Box::new(it.memory.clone()));
+        registry.register_collector(Box::new(it.policy_problem.clone()));
     }
 
     /// A publish ended; `provider` is who fills the volume, as its class says. Masked failures of
@@ -230,6 +236,11 @@ impl NodeMetrics {
             grpc_code: labels::code_name(code),
         };
         self.0.grpc_request.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Tells from now on whether the policy file is the policy in use.
+    pub fn watch_policy(&self, keeper: Arc<PolicyKeeper>) {
+        self.0.policy_problem.watch(keeper);
     }
 
     /// Tells from now on how the volumes of this publisher are. The page tells the oldest look and

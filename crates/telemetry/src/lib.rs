@@ -23,6 +23,7 @@ mod liveness;
 mod page;
 mod process;
 mod readiness;
+mod remarks;
 mod server;
 
 pub use address::{ListenAddress, ParseListenAddressError};
@@ -31,4 +32,5 @@ pub use page::MetricsPage;
 pub use process::{BuildInfo, ProcessMetrics};
 pub use prometheus_client;
 pub use readiness::{Gate, NotReady, Readiness};
+pub use remarks::Remarks;
 pub use server::{ListenError, Listening, health_routes, metrics_routes};

@@ -17,6 +17,7 @@ use crate::connections::FewConnections;
 use crate::liveness::Liveness;
 use crate::page::MetricsPage;
 use crate::readiness::Readiness;
+use crate::remarks::Remarks;
 
 /// `/metrics`.
 pub fn metrics_routes(page: MetricsPage) -> Router {
@@ -27,26 +28,32 @@ pub fn metrics_routes(page: MetricsPage) -> Router {
 }
 
 /// Liveness at `path` (`/healthz`), readiness at `/readyz`: 200, or 503 with the reasons, a line
-/// for each.
-pub fn health_routes(path: &str, liveness: Liveness, readiness: Readiness) -> Router {
-    async fn health(State((liveness, _)): State<(Liveness, Readiness)>) -> impl IntoResponse {
+/// for each. Remarks follow in either case and change nothing about it.
+pub fn health_routes(
+    path: &str,
+    liveness: Liveness,
+    readiness: Readiness,
+    remarks: Remarks,
+) -> Router {
+    async fn health(State(liveness): State<Liveness>) -> impl IntoResponse {
         match liveness.check().await {
             Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
             Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, format!("not alive: {problem}\n")),
         }
     }
-    async fn ready(State((_, readiness)): State<(Liveness, Readiness)>) -> impl IntoResponse {
+    async fn ready(State((readiness, remarks)): State<(Readiness, Remarks)>) -> impl IntoResponse {
         let problems = readiness.problems();
+        let remarks = remarks.lines().into_iter().map(|it| format!("remark: {it}\n"));
         if problems.is_empty() {
-            return (StatusCode::OK, "ready\n".to_owned());
+            let lines: String = std::iter::once("ready\n".to_owned()).chain(remarks).collect();
+            return (StatusCode::OK, lines);
         }
-        let lines: Vec<_> = problems.iter().map(|it| format!("not ready: {it}\n")).collect();
-        (StatusCode::SERVICE_UNAVAILABLE, lines.concat())
+        let problems = problems.iter().map(|it| format!("not ready: {it}\n"));
+        (StatusCode::SERVICE_UNAVAILABLE, problems.chain(remarks).collect())
     }
-    Router::new()
-        .route(path, get(health))
-        .route("/readyz", get(ready))
-        .with_state((liveness, readiness))
+    let health = Router::new().route(path, get(health)).with_state(liveness);
+    let ready = Router::new().route("/readyz", get(ready)).with_state((readiness, remarks));
+    health.merge(ready)
 }
 
 /// A bound address.
@@ -120,6 +127,7 @@ impl ListenError {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     use std::time::Duration;
 
     use lanyard_clock::ManualClock;
@@ -186,7 +194,12 @@ mod tests {
     async fn pages_say_what_is_wrong_by_name() {
         let readiness = Readiness::default();
         let gate = readiness.gate("classes", "the API server did not answer");
-        let server = Server::start(health_routes("/healthz", liveness(Ok(())), readiness)).await;
+        let amiss = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&amiss);
+        let look = move || told.load(Relaxed).then(|| "the file is bad:\nline 1".to_owned());
+        let remarks = Remarks::default().with("policy", look);
+        let routes = health_routes("/healthz", liveness(Ok(())), readiness, remarks);
+        let server = Server::start(routes).await;
         let healthy = server.get("/healthz").await;
         assert!(healthy.starts_with("HTTP/1.1 200") && healthy.ends_with("\r\n\r\nok\n"));
         let waiting = server.get("/readyz").await;
@@ -194,13 +207,22 @@ mod tests {
         assert!(waiting.ends_with("not ready: classes: the API server did not answer\n"));
         gate.open();
         assert!(server.get("/readyz").await.ends_with("\r\n\r\nready\n"));
+        amiss.store(true, Relaxed);
+        let ready = server.get("/readyz").await;
+        assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+        assert!(ready.ends_with("ready\nremark: policy: the file is bad: line 1\n"), "{ready}");
+        gate.close("gone");
+        let waiting = server.get("/readyz").await;
+        assert!(waiting.starts_with("HTTP/1.1 503"), "{waiting}");
+        assert!(waiting.contains("not ready: classes: gone\nremark: policy"), "{waiting}");
         assert!(server.get("/debug/pprof").await.starts_with("HTTP/1.1 404"));
         server.end().await;
     }
 
     #[tokio::test]
     async fn a_process_that_does_not_answer_is_not_alive() {
-        let routes = health_routes("/live", liveness(Err("no socket")), Readiness::default());
+        let (readiness, remarks) = (Readiness::default(), Remarks::default());
+        let routes = health_routes("/live", liveness(Err("no socket")), readiness, remarks);
         let server = Server::start(routes).await;
         let answer = server.get("/live").await;
         assert!(answer.starts_with("HTTP/1.1 503") && answer.ends_with("not alive: no socket\n"));

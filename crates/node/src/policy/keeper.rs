@@ -86,6 +86,15 @@ impl PolicyKeeper {
         self.state.read().problem.clone()
     }
 
+    /// What that means for the node, for people.
+    pub fn warning(&self) -> Option<String> {
+        let problem = self.problem()?;
+        Some(format!(
+            "{problem}; the policy that was in use before is still in use, and the next start on \
+             this node will fail"
+        ))
+    }
+
     /// Looks at the file again. The same bad file is reported once.
     pub fn reload(&self) -> Reload {
         let Some(path) = &self.path else { return Reload::Unchanged };
@@ -132,7 +141,7 @@ impl PolicyKeeper {
 
     /// A bad file is harmless until this process ends; that has to be known before it does.
     fn tell_again(&self, now: Duration, told_at: &mut Option<Duration>) {
-        let Some(problem) = self.problem() else {
+        let Some(warning) = self.warning() else {
             *told_at = None;
             return;
         };
@@ -140,10 +149,7 @@ impl PolicyKeeper {
         let since = *told_at.get_or_insert(now);
         if now.saturating_sub(since) >= TELL_EVERY {
             *told_at = Some(now);
-            tracing::error!(
-                "{problem}; the policy that was in use before is still in use, and the next start \
-                 on this node will fail",
-            );
+            tracing::error!("{warning}");
         }
     }
 

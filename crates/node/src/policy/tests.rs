@@ -132,12 +132,26 @@ fn a_changed_file_is_taken_and_a_broken_one_leaves_the_last_good_policy() {
     let path = directory.path().join("policy.yaml");
     std::fs::write(&path, POLICY).unwrap();
     let keeper = PolicyKeeper::load(&path).unwrap();
+    let keeper = Arc::new(keeper);
+    let metrics = crate::NodeMetrics::new(lanyard_clock::SystemClock::shared());
+    metrics.watch_policy(Arc::clone(&keeper));
+    let page = lanyard_telemetry::MetricsPage::build(|registry| metrics.register(registry));
+    let counted = |problems: u8| {
+        let line = format!("lanyard_node_policy_problem {problems}");
+        page.render().lines().any(|it| it == line)
+    };
     let before = keeper.current();
     assert!(matches!(keeper.reload(), Reload::Unchanged));
+    assert!(counted(0) && keeper.warning().is_none());
 
     std::fs::write(&path, "rules: oops").unwrap();
     assert!(matches!(keeper.reload(), Reload::Kept(PolicyError::Problems { .. })));
     assert!(keeper.problem().is_some_and(|text| text.contains("`rules`")));
+    let warning = keeper.warning().unwrap();
+    assert!(
+        counted(1) && warning.contains("`rules`") && warning.contains("next start"),
+        "{warning}"
+    );
     assert_eq!(keeper.current(), before);
     assert!(matches!(keeper.reload(), Reload::Unchanged), "the same bad file is told once");
 
@@ -148,7 +162,7 @@ fn a_changed_file_is_taken_and_a_broken_one_leaves_the_last_good_policy() {
     std::fs::write(&path, POLICY.replace("ingress,", "")).unwrap();
     assert!(matches!(keeper.reload(), Reload::Taken { rules: 2, .. }));
     assert_ne!(keeper.current(), before);
-    assert_eq!(keeper.problem(), None);
+    assert!(counted(0) && keeper.problem().is_none());
 
     std::fs::write(&path, vec![b'#'; (1 << 20) + 1]).unwrap();
     assert!(matches!(keeper.reload(), Reload::Kept(PolicyError::TooLarge { .. })));

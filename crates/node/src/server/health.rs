@@ -46,7 +46,7 @@ mod tests {
     use axum::body::Body;
     use http::{Request, StatusCode};
     use lanyard_clock::ManualClock;
-    use lanyard_telemetry::{Readiness, health_routes};
+    use lanyard_telemetry::{Readiness, Remarks, health_routes};
     use tower::ServiceExt;
 
     use super::*;
@@ -59,7 +59,7 @@ mod tests {
         let gate = readiness.gate("csi socket", "somebody else listens there");
         let socket = dir.path().join("csi.sock");
         let liveness = liveness(&socket, gate.clone(), Duration::from_secs(5), clock);
-        let routes = health_routes("/healthz", liveness, readiness);
+        let routes = health_routes("/healthz", liveness, readiness, Remarks::default());
         let status = async || {
             let request = Request::get("/healthz").body(Body::empty()).unwrap();
             routes.clone().oneshot(request).await.unwrap().status()

@@ -12,12 +12,12 @@ use lanyard_node::policy::PolicyKeeper;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
     CountedProvider, CountedReporter, KubernetesApi, NodeMetrics, NodeServer, NodeServerParts,
-    PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings,
-    SecretSync, ServedProvider, SocketProviders, SocketSettings,
+    PodOverrides, ProviderRegistry, Publisher, PublisherParts, PublisherSettings, SecretSync,
+    ServedProvider, SocketProviders, SocketSettings,
 };
 use lanyard_telemetry::{
-    BuildInfo, Gate, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, health_routes,
-    metrics_routes,
+    BuildInfo, Gate, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, Remarks,
+    health_routes, metrics_routes,
 };
 use lanyard_vocabulary::causes;
 use tokio::sync::watch;
@@ -48,7 +48,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let surroundings =
         Surroundings { environment: &environment, readiness: &readiness, metrics: &metrics };
     let cluster = Cluster::open(&args, &settings, &surroundings, &clock).await?;
-    let (policy, audit) = policy(&args.policy, &clock)?;
+    let (policy, audit) = policy(&args.policy, &metrics, &clock)?;
     let azure = match args.providers.azure_provider {
         AzureProviderKind::Socket => None,
         AzureProviderKind::BuiltIn => {
@@ -60,8 +60,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
     let registry =
         ProviderRegistry::new(azure.clone(), Arc::clone(&sockets), overrides(&args.providers));
-    let provider: Arc<dyn Provider> =
-        Arc::new(CountedProvider::new(Arc::new(registry), metrics.clone()));
+    let provider = Arc::new(CountedProvider::new(Arc::new(registry), metrics.clone()));
     let parts = PublisherParts {
         classes: Arc::clone(&cluster.classes),
         provider,
@@ -85,7 +84,8 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let server = NodeServer::new(settings.server, parts);
     let liveness = server.liveness(settings.health_timeout);
     let health = (liveness, settings.health_path.as_str());
-    pages.serve(&mut beside, health, &metrics, &readiness, &clock);
+    let ready = (readiness.clone(), remarks(&policy));
+    pages.serve(&mut beside, health, ready, &metrics, &clock);
 
     let gate = readiness.gate("volumes", "not looked at yet");
     let _claim = tokio::select! {
@@ -242,8 +242,8 @@ impl Pages {
         self,
         beside: &mut Beside,
         (liveness, path): (Liveness, &str),
+        (readiness, remarks): (Readiness, Remarks),
         metrics: &NodeMetrics,
-        readiness: &Readiness,
         clock: &SharedClock,
     ) {
         let page = MetricsPage::build(|registry| {
@@ -251,7 +251,7 @@ impl Pages {
             ProcessMetrics.register(registry);
             BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
         });
-        let health = health_routes(path, liveness, readiness.clone());
+        let health = health_routes(path, liveness, readiness, remarks);
         for (listening, routes) in [(self.metrics, metrics_routes(page)), (self.health, health)] {
             let Some(listening) = listening else { continue };
             tracing::info!(address = %listening.address(), "serving pages");
@@ -267,6 +267,7 @@ impl Pages {
 
 fn policy(
     args: &PolicyArgs,
+    metrics: &NodeMetrics,
     clock: &SharedClock,
 ) -> Result<(Arc<PolicyKeeper>, AuditTrail), CommandError> {
     let keeper = match &args.policy_file {
@@ -284,7 +285,15 @@ fn policy(
                 .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?
         }
     };
-    Ok((Arc::new(keeper), audit))
+    let keeper = Arc::new(keeper);
+    metrics.watch_policy(Arc::clone(&keeper));
+    Ok((keeper, audit))
+}
+
+/// What is amiss though volumes are served.
+fn remarks(policy: &Arc<PolicyKeeper>) -> Remarks {
+    let policy = Arc::clone(policy);
+    Remarks::default().with("policy", move || policy.warning())
 }
 
 /// The additional directories are searched first, as upstream does.
