@@ -232,7 +232,7 @@ impl Scene {
             },
         );
         let watched =
-            Arc::new(Watched { publisher: publisher.clone(), at_work: AtomicUsize::new(0) });
+            Arc::new(Watched { publisher: publisher.clone(), at_work: AtomicUsize::new(1) });
         let rotator = Rotator::new(
             Arc::<Watched>::clone(&watched),
             Arc::<Class>::clone(&self.class),
@@ -263,8 +263,12 @@ impl Scene {
         );
         let (end_rotator, rotator_ended) = oneshot::channel::<()>();
         let (end_server, server_ended) = oneshot::channel::<()>();
+        let recovering = Arc::clone(&watched);
         let rotator = tokio::spawn(async move {
-            publisher.recover().await.unwrap();
+            // It counts as work: time stands still until every volume was looked at.
+            let recovered = publisher.recover().await;
+            recovering.at_work.fetch_sub(1, Ordering::SeqCst);
+            recovered.unwrap();
             rotator.run(async { drop(rotator_ended.await) }).await;
         });
         let server = tokio::spawn(server.run(async { drop(server_ended.await) }));
