@@ -2,7 +2,10 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -42,17 +45,17 @@ pub(crate) struct LogArgs {
 /// its own. A filter that cannot be read logs what the default would, and says so.
 pub(crate) fn init(args: &LogArgs, default: &str, json: bool) {
     let wanted = args.filter.as_deref().unwrap_or(default);
-    let (filter, complaint) = match EnvFilter::try_new(wanted) {
+    let (filter, complaint) = match wanted.parse() {
         Ok(filter) => (filter, None),
-        Err(error) => (EnvFilter::new(default), Some(error)),
+        Err(error) => (default.parse().unwrap_or_else(|_| Targets::new()), Some(error)),
     };
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry();
     match if json { LogFormat::Json } else { args.format } {
-        LogFormat::Text => builder.init(),
-        LogFormat::Json => builder.json().init(),
+        LogFormat::Text => registry.with(lines.with_filter(filter)).init(),
+        LogFormat::Json => registry.with(lines.json().with_filter(filter)).init(),
     }
     if let Some(error) = complaint {
         tracing::error!(filter = wanted, %error, "the log filter cannot be read");

@@ -177,18 +177,17 @@ fn driver(
         return api_driver(house, kubernetes);
     }
     let flags = programs::flags(house, suite, kubernetes)?;
-    build_driver(house)?;
-    Ok(command(house, suite.name(), flags))
+    process::run(&mut build_driver(house))?;
+    Ok(command(house, &house.debug_binaries(), suite.name(), flags))
 }
 
-fn build_driver(house: &House) -> Result<(), TaskError> {
+fn build_driver(house: &House) -> Command {
     let mut build = house.cargo();
     build.args(["build", "--locked", "--package", "lanyard", "--package", "lanyard-conformance"]);
-    process::run(&mut build)
+    build
 }
 
-fn command(house: &House, suite: &str, flags: Vec<programs::Flag>) -> Command {
-    let binaries = house.debug_binaries();
+fn command(house: &House, binaries: &Path, suite: &str, flags: Vec<programs::Flag>) -> Command {
     let mut command = Command::new(binaries.join("lanyard-conformance"));
     command.current_dir(house.root()).arg(suite);
     command.arg("--lanyard").arg(binaries.join("lanyard"));
@@ -200,11 +199,12 @@ fn command(house: &House, suite: &str, flags: Vec<programs::Flag>) -> Command {
     command
 }
 
-/// The command that measures the node side, with a released binary of ours.
+/// The command that measures the node side, with a released binary of ours. It and the local Azure
+/// are released builds too: what they cost is in every number, of both sides.
 pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command, TaskError> {
     let flags = programs::for_measuring(house, lanyard)?;
-    build_driver(house)?;
-    Ok(command(house, "measure", flags))
+    process::run(build_driver(house).arg("--release"))?;
+    Ok(command(house, &house.released_binaries(), "measure", flags))
 }
 
 /// Builds the judge of the Kubernetes API and returns the command that runs it.

@@ -61,6 +61,11 @@ impl House {
         self.target.join("debug")
     }
 
+    /// The directory of the programs that `cargo build --release` makes.
+    pub(crate) fn released_binaries(&self) -> PathBuf {
+        self.target.join("release")
+    }
+
     /// The directory of built files.
     pub(crate) fn target(&self) -> &Path {
         &self.target

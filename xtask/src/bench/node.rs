@@ -49,6 +49,7 @@ fn metrics() -> Vec<Metric> {
         beside("cold_mounts_time", 0.1, None),
         metric("cold_mount_median", Goal::None),
         metric("cold_mount_slowest", Goal::None),
+        metric("cold_mounts_processor_time", Goal::None),
         metric("unchanged_republish_median", Goal::AtMost(1.0)),
         metric("late_republish_median", Goal::None),
         // One for each of the nine objects that a hundred volumes share.

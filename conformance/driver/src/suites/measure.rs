@@ -85,10 +85,13 @@ impl Stage {
         clock.sleep(REST).await;
         sheet.put("idle_memory", "MiB", contestant.memory()?);
         let volumes = Load::volumes(self, &nook, who)?;
+        let used = contestant.processor_time()?;
         let mounted = contestant.publish(&volumes, CROWD).await?;
+        let used = contestant.processor_time()? - used;
         sheet.put("cold_mounts_time", "ms", mounted.whole);
         sheet.put("cold_mount_median", "ms", mounted.median());
         sheet.put("cold_mount_slowest", "ms", mounted.slowest());
+        sheet.put("cold_mounts_processor_time", "ms", used);
         let unchanged = contestant.publish(&volumes, 1).await?;
         sheet.put("unchanged_republish_median", "ms", unchanged.median());
         clock.sleep(REST).await;
