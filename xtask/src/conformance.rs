@@ -9,6 +9,7 @@ use clap::ValueEnum;
 
 use crate::failure::TaskError;
 use crate::house::House;
+use crate::image;
 use crate::process::{self, Tally};
 use crate::tools::{self, KubernetesVersion};
 
@@ -204,7 +205,10 @@ fn command(house: &House, binaries: &Path, suite: &str, flags: Vec<programs::Fla
 pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command, TaskError> {
     let flags = programs::for_measuring(house, lanyard)?;
     process::run(build_driver(house).arg("--release"))?;
-    Ok(command(house, &house.released_binaries(), "measure", flags))
+    let mut command = command(house, &house.released_binaries(), "measure", flags);
+    // As in the image. The processes of the other side do not know it.
+    command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
+    Ok(command)
 }
 
 /// Builds the judge of the Kubernetes API and returns the command that runs it.

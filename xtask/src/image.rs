@@ -5,7 +5,7 @@
 //! who build with buildah or docker the same files are staged for the `Containerfile`.
 
 pub(crate) mod archive;
-mod content;
+pub(crate) mod content;
 mod elf;
 mod roots;
 
@@ -95,13 +95,15 @@ fn build(house: &House, reference: &str) -> Result<Built, TaskError> {
     // A directory of its own: other flags would make other builds begin anew.
     let directory = house.target().join("image");
     let mut cargo = house.cargo();
-    cargo.args(["build", "--locked", "--release", "--package", "lanyard"]);
+    cargo.args(["build", "--locked", "--profile", "dist", "--package", "lanyard"]);
     cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(&directory);
+    // Relocations are packed: they are most of what a start reads of the file and nobody ever after.
     // No other build is without the emulator, so no other one would show what is dead then.
-    cargo.env("RUSTFLAGS", "-C target-feature=+crt-static -D warnings");
+    let flags = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -D warnings";
+    cargo.env("RUSTFLAGS", flags);
     process::run(&mut cargo)?;
 
-    let program = directory.join(&target).join("release").join("lanyard");
+    let program = directory.join(&target).join("dist").join("lanyard");
     let bytes = fs::read(&program).map_err(file_error("read", &program))?;
     if !elf::is_static(&bytes) {
         return Err(TaskError::Findings {

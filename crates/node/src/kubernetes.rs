@@ -6,6 +6,7 @@
 mod access;
 pub(crate) mod call;
 mod classes;
+mod connections;
 pub(crate) mod digest;
 mod events;
 mod names;

@@ -7,9 +7,14 @@ use super::roots;
 /// that `SSL_CERT_FILE` names adds to them and does not replace them.
 const ROOTS_DIRECTORY: &str = "/etc/ssl/certs";
 
+/// One heap for all threads (mallopt(3)): a node plugin has little in it, and heaps of their own
+/// keep what is free.
+pub(crate) const ALLOCATOR: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+
 /// Variables of the image.
 pub(super) fn environment() -> Vec<String> {
-    vec![format!("SSL_CERT_DIR={ROOTS_DIRECTORY}")]
+    let (allocator, setting) = ALLOCATOR;
+    vec![format!("SSL_CERT_DIR={ROOTS_DIRECTORY}"), format!("{allocator}={setting}")]
 }
 
 /// Roots, and what glibc's resolver reads. Who the name server is, the kubelet says by mounting
@@ -32,6 +37,6 @@ mod tests {
     fn the_bundle_is_where_clients_look() {
         let bundle = format!("{}/ca-certificates.crt", ROOTS_DIRECTORY.trim_start_matches('/'));
         assert!(around_a_client().iter().any(|entry| entry.path() == bundle));
-        assert_eq!(environment(), ["SSL_CERT_DIR=/etc/ssl/certs"]);
+        assert_eq!(environment()[0], "SSL_CERT_DIR=/etc/ssl/certs");
     }
 }

@@ -123,7 +123,11 @@ async fn made_later(world: World) -> Result<(), Failed> {
     let absent = classes.class(&world.namespace, "c").await;
     expect_same("absent", matches!(absent, Err(ClassError::NotFound { .. })), true)?;
     world.create_class("c", json!({"provider": "azure"})).await?;
-    classes.class(&world.namespace, "c").await?;
+    // Where the watch has begun already, it may be about to tell.
+    eventually("the class is there", async || {
+        Ok(classes.class(&world.namespace, "c").await.is_ok())
+    })
+    .await?;
     settle(&world, &classes, &counted, "c").await?;
     world.api::<SecretProviderClass>().delete("c", &DeleteParams::default()).await?;
     eventually("the class is gone", async || {

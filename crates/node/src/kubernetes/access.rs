@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+
+use super::connections::Connections;
 
 /// How the Kubernetes API is reached.
 ///
@@ -30,8 +32,8 @@ impl ApiAccess {
     /// Where every pod finds its ServiceAccount.
     pub const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-    /// The client. Nothing is asked yet.
-    pub(crate) async fn client(&self) -> Result<Client, AccessError> {
+    /// The connections. Nothing is asked yet.
+    pub(super) async fn connections(&self) -> Result<Connections, AccessError> {
         let mut config = match self {
             Self::InCluster { host, port, service_account } => {
                 in_cluster(host, *port, service_account)?
@@ -41,12 +43,11 @@ impl ApiAccess {
         config.proxy_url = None;
         // Calls have their own deadlines and their own retries, and a watch is silent for minutes.
         config.read_timeout = None;
-        config.default_retry = false;
         config.headers.push((
             http::header::USER_AGENT,
             http::HeaderValue::from_static(concat!("lanyard-node/", env!("CARGO_PKG_VERSION"))),
         ));
-        Client::try_from(config).map_err(|source| AccessError::Client { source: Box::new(source) })
+        Connections::of(&config)
     }
 }
 
@@ -78,6 +79,15 @@ pub enum AccessError {
         #[source]
         source: Box<kube::config::KubeconfigError>,
     },
+    /// The kubeconfig expects a certificate of something that has no such name.
+    #[error("`{name}` is not the name of a server")]
+    ServerName {
+        /// `tls-server-name`.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: rustls_pki_types::InvalidDnsNameError,
+    },
     /// The settings make no client: a certificate or a key that cannot be read.
     #[error("could not make a client for the Kubernetes API")]
     Client {
@@ -98,6 +108,7 @@ impl AccessError {
                 "run as a pod with `automountServiceAccountToken`, or give --kubeconfig"
             }
             Self::Kubeconfig { .. } => "try the same file with `kubectl --kubeconfig`",
+            Self::ServerName { .. } => "set `tls-server-name` to a DNS name or an address",
             Self::Client { .. } => "see that the CA, certificate and key that are named are PEM",
         }
     }
@@ -151,7 +162,7 @@ mod tests {
             port: 443,
             service_account: directory.path().to_owned(),
         };
-        let error = access.client().await.err().unwrap();
+        let error = access.connections().await.err().unwrap();
         assert!(matches!(error, AccessError::NoServiceAccount { .. }), "{error}");
         assert!(error.hint().contains("--kubeconfig"));
     }
@@ -159,7 +170,7 @@ mod tests {
     #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_is_named() {
         let path = PathBuf::from("/nonexistent/kubeconfig");
-        let error = ApiAccess::Kubeconfig(path).client().await.err().unwrap();
+        let error = ApiAccess::Kubeconfig(path).connections().await.err().unwrap();
         assert_eq!(error.to_string(), "could not use the kubeconfig file /nonexistent/kubeconfig");
     }
 }

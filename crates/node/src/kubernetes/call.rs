@@ -11,6 +11,7 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::causes;
 
 use super::access::{AccessError, ApiAccess};
+use super::connections::Connections;
 use crate::metrics::NodeMetrics;
 
 /// The Kubernetes API as the node uses it. Clones share the connections.
@@ -19,7 +20,7 @@ use crate::metrics::NodeMetrics;
 /// says when to wait, and that is obeyed.
 #[derive(Clone)]
 pub struct KubernetesApi {
-    client: Client,
+    connections: Connections,
     clock: SharedClock,
     metrics: Option<NodeMetrics>,
 }
@@ -31,12 +32,13 @@ impl KubernetesApi {
     ///
     /// Where the settings make no client.
     pub async fn connect(access: &ApiAccess, clock: SharedClock) -> Result<Self, AccessError> {
-        Ok(Self::of_client(access.client().await?, clock))
+        let connections = access.connections().await?;
+        Ok(Self { connections, clock, metrics: None })
     }
 
     /// The API behind a client. Its own retries, timeouts and rate limits should be off.
-    pub const fn of_client(client: Client, clock: SharedClock) -> Self {
-        Self { client, clock, metrics: None }
+    pub fn of_client(client: Client, clock: SharedClock) -> Self {
+        Self { connections: Connections::shared(client), clock, metrics: None }
     }
 
     /// The same, and what is written through it is counted.
@@ -52,7 +54,7 @@ impl KubernetesApi {
     ///
     /// What came back.
     pub async fn probe(&self) -> Result<(), ApiError> {
-        let classes = Api::<SecretProviderClass>::all(self.client.clone());
+        let classes = Api::<SecretProviderClass>::all(self.client().clone());
         let one = ListParams::default().limit(1);
         let list = || classes.list_metadata(&one);
         self.call(Patience::ONE_TRY, "list SecretProviderClasses", list).await.map(|_| ())
@@ -65,7 +67,12 @@ impl KubernetesApi {
     }
 
     pub(crate) const fn client(&self) -> &Client {
-        &self.client
+        self.connections.for_calls()
+    }
+
+    /// The client for a watch; `subject` is what is watched.
+    pub(crate) fn client_to_watch(&self, subject: &str) -> &Client {
+        self.connections.for_watch(subject)
     }
 
     pub(crate) const fn clock(&self) -> &SharedClock {

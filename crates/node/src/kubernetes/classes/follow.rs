@@ -4,6 +4,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
+use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use lanyard_api::SecretProviderClass;
 
@@ -118,7 +119,8 @@ impl Shared {
     async fn watch(&self, namespace: &str, mut version: String) -> Result<Ended, Stopped> {
         let action = || format!("watch SecretProviderClasses of {namespace}");
         let stopped = |version: &str, error| Stopped { version: Some(version.to_owned()), error };
-        let classes = self.classes(namespace);
+        let client = self.api.client_to_watch(namespace).clone();
+        let classes = Api::<SecretProviderClass>::namespaced(client, namespace);
         let parameters = WatchParams::default().timeout(WATCH_SECONDS);
         let start = || classes.watch(&parameters, &version);
         let events = self.api.call(Patience::ONE_TRY, action(), start).await;

@@ -1,0 +1,95 @@
+//! The connections to the Kubernetes API: HTTP/2, and few of them.
+//!
+//! A node that starts asks for hundreds of objects at once and then watches a namespace for every
+//! few of its pods. With HTTP/1.1 each watch would hold a connection, and each of those calls pay
+//! for a TLS handshake, which costs an API server more than the answer.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{ClientBuilder, ConfigExt};
+use kube::{Client, Config};
+use rustls_pki_types::ServerName;
+use tower::{BoxError, ServiceBuilder};
+
+use super::access::AccessError;
+
+/// Clients of one API server, each with a connection of its own.
+#[derive(Clone)]
+pub(super) struct Connections {
+    calls: Client,
+    watches: Arc<[Client]>,
+}
+
+impl Connections {
+    /// Connections that are opened when something is asked.
+    pub(super) fn of(config: &Config) -> Result<Self, AccessError> {
+        let watches: Result<Vec<_>, _> = (0..FOR_WATCHES).map(|_| client(config)).collect();
+        Ok(Self { calls: client(config)?, watches: watches?.into() })
+    }
+
+    /// Everything goes through this client.
+    pub(super) fn shared(client: Client) -> Self {
+        Self { watches: Arc::from([client.clone()]), calls: client }
+    }
+
+    /// For whatever is over soon.
+    pub(super) const fn for_calls(&self) -> &Client {
+        &self.calls
+    }
+
+    /// For a watch; `subject` is what is watched.
+    pub(super) fn for_watch(&self, subject: &str) -> &Client {
+        let mut hasher = DefaultHasher::new();
+        subject.hash(&mut hasher);
+        let count = u64::try_from(self.watches.len()).unwrap_or(1);
+        let place = usize::try_from(hasher.finish() % count).unwrap_or_default();
+        self.watches.get(place).unwrap_or(&self.calls)
+    }
+}
+
+fn client(config: &Config) -> Result<Client, AccessError> {
+    let refused = |source: kube::Error| AccessError::Client { source: Box::new(source) };
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    let tls = config.rustls_client_config().map_err(refused)?;
+    let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = ServerName::try_from(name.clone())
+            .map_err(|source| AccessError::ServerName { name: name.clone(), source })?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    let https = https.enable_all_versions().wrap_connector(http);
+    let mut connector = TimeoutConnector::new(https);
+    connector.set_connect_timeout(config.connect_timeout);
+    let client = legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING_EVERY)
+        .http2_keep_alive_timeout(PING_TIMEOUT)
+        .http2_keep_alive_while_idle(true)
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(refused)?)
+        .layer(config.extra_headers_layer().map_err(refused)?)
+        .map_err(BoxError::from)
+        .service(client);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// How many connections watches are spread over. An API server allows a hundred streams on each
+/// (k8s.io/apiserver `secure_serving.go`), what is beyond waits without a word, and a node has at
+/// most some hundred pods, each of which may be in a namespace of its own.
+const FOR_WATCHES: usize = 4;
+
+/// Silence is ordinary on a watch, so a dead connection shows by its pings alone. Both times are
+/// client-go's.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
