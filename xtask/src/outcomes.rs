@@ -81,7 +81,7 @@ runbooks may depend on it. It is seen as
 - the label `code` of the metric `lanyard_node_outcomes_total`, which has no other values;
 - the field `code` of a log line;
 - `outcome` in the annotation `lanyard.dev/volume-facts` of the SecretProviderClassPodStatus, while
-  the volume is not well;
+  the volume is not well, and `cause` where that came from another;
 - the beginning of a gRPC status of `azure.sock`, for drivers that are not ours.
 
 A volume that is mounted already keeps what it holds whatever the code. The message beside a code

@@ -69,7 +69,9 @@ pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
 pub use lanyard_azure::Priority;
 pub use lanyard_credential::RetryClass;
-pub use node_vaults::{NodeVaultError, NodeVaultSettings, NodeVaults, ReadOrder, VaultReading};
+pub use node_vaults::{
+    NodeVaultError, NodeVaultSettings, NodeVaults, ReadOrder, VaultOutage, VaultReading,
+};
 pub use pkcs12::PfxError;
 pub use pod::{Pod, Proofs, PublishSecrets, ServiceAccountToken, ServiceAccountTokens};
 pub use public_key::{Curve, PublicJwk, PublicKeyError};

@@ -17,7 +17,7 @@ use self::class_read::{ClassRead, ReadKey};
 use self::outages::Outages;
 use crate::cloud::{CloudError, VaultCloud};
 use crate::decode::{FileOptions, MountedFile, decode_files};
-use crate::fetch::{VaultObject, fetch_entries};
+use crate::fetch::{ReadError, VaultObject, fetch_entries};
 use crate::files::FetchError;
 use crate::pod::{Pod, Proofs};
 use crate::reader::{IdentityError, identify};
@@ -76,9 +76,17 @@ pub struct ReadOrder<'a> {
 pub struct VaultReading {
     /// The files, in the order of the entries.
     pub files: Vec<MountedFile>,
-    /// Where the sealed cache answered for the vault: since when the vault is not there for this
-    /// reader, as far as this process knows.
-    pub stale_since: Option<Timestamp>,
+    /// Where the sealed cache answered for the vault: the outage in which it did.
+    pub outage: Option<VaultOutage>,
+}
+
+/// A vault is not there for a reader.
+#[derive(Debug)]
+pub struct VaultOutage {
+    /// Since when, as far as this process knows.
+    pub since: Timestamp,
+    /// What the volume would have been refused with: the first read that failed.
+    pub error: ReadError,
 }
 
 /// A volume's files could not be had.
@@ -175,7 +183,7 @@ impl NodeVaults {
         for warning in &decoded.warnings {
             tracing::warn!(pod = %order.pod, vault = %parameters.vault_name, "{warning}");
         }
-        Ok(VaultReading { files: decoded.files, stale_since: read.stale_since() })
+        Ok(VaultReading { files: decoded.files, outage: read.into_outage() })
     }
 }
 

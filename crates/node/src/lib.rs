@@ -75,7 +75,7 @@ pub use provider::fuzzing;
 pub use provider::{
     AzureProvider, AzureProviderSettings, FillRequest, FilledFile, Filling, ObjectVersion,
     ParseProviderNameError, PodOverrides, Provider, ProviderName, ProviderRegistry, Refusal,
-    ServedProvider, SocketProviders, SocketSettings, Stamps, Urgency,
+    ServedProvider, SocketProviders, SocketSettings, Stale, Stamps, Urgency,
 };
 pub use publisher::{
     PublishFailure, Publisher, PublisherParts, PublisherSettings, Recovered, Refreshed,

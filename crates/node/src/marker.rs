@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use lanyard_keyvault::Pod;
-use lanyard_vocabulary::OutcomeCode;
+use lanyard_vocabulary::{Hop, OutcomeCode};
 use serde::{Deserialize, Serialize};
 
 use crate::order::MountOrder;
@@ -44,14 +44,44 @@ pub struct MountedObject {
     pub stamps: Stamps,
 }
 
-/// What is wrong with a mounted volume, and since when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What is wrong with a mounted volume, since when and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// The code.
     pub code: OutcomeCode,
     /// Since when.
     pub since: Timestamp,
+    /// What it came from, where the code says what was done about it.
+    pub cause: Option<OutcomeCode>,
+    /// What was tried and what came back when it began; no secrets. Empty where an earlier release
+    /// did not note it.
+    pub message: String,
 }
+
+impl Trouble {
+    /// A trouble that came from nothing else.
+    pub(crate) fn new(code: OutcomeCode, since: Timestamp, message: &str) -> Self {
+        // It stands in an annotation and in a note on the volume, of which neither may grow.
+        let message = message[..message.floor_char_boundary(LONGEST_MESSAGE)].to_owned();
+        Self { code, since, cause: None, message }
+    }
+
+    /// The trouble of a volume that the node's cache filled, because its source could not be read.
+    pub(crate) fn served_stale(since: Timestamp, cause: OutcomeCode, message: &str) -> Self {
+        Self { cause: Some(cause), ..Self::new(OutcomeCode::ServedStale, since, message) }
+    }
+
+    /// The hop that is to blame.
+    pub(crate) const fn hop(&self) -> Hop {
+        match self.cause {
+            Some(cause) => cause.hop(),
+            None => self.code.hop(),
+        }
+    }
+}
+
+/// In bytes.
+const LONGEST_MESSAGE: usize = 1024;
 
 impl Marker {
     /// Whether the volume that it describes is the one that is ordered.
@@ -126,6 +156,10 @@ struct Wire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     since: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     stale_since: Option<Timestamp>,
 }
 
@@ -158,6 +192,8 @@ struct WireObject {
 impl Wire {
     fn of(marker: &Marker, driver: &str) -> Self {
         let Pod { namespace, name, uid, service_account } = marker.pod.clone();
+        let trouble = marker.trouble.as_ref();
+        let name_of = |code: OutcomeCode| code.name().to_owned();
         Self {
             format: FORMAT,
             driver: driver.to_owned(),
@@ -170,8 +206,10 @@ impl Wire {
             objects: marker.objects.iter().map(WireObject::of).collect(),
             changed: marker.changed,
             check: marker.check.clone(),
-            outcome: marker.trouble.map(|trouble| trouble.code.name().to_owned()),
-            since: marker.trouble.map(|trouble| trouble.since),
+            outcome: trouble.map(|trouble| name_of(trouble.code)),
+            since: trouble.map(|trouble| trouble.since),
+            cause: trouble.and_then(|trouble| trouble.cause).map(name_of),
+            message: trouble.map(|trouble| trouble.message.clone()).unwrap_or_default(),
             stale_since: marker.stale_since,
         }
     }
@@ -181,9 +219,13 @@ impl From<Wire> for Marker {
     fn from(wire: Wire) -> Self {
         let WirePod { namespace, name, uid, service_account } = wire.pod;
         // A code of a later release is one that this one does not know; the trouble is found again.
-        let code = wire
-            .outcome
-            .and_then(|name| OutcomeCode::ALL.iter().copied().find(|code| code.name() == name));
+        let code_of = |name: Option<String>| {
+            let name = name?;
+            OutcomeCode::ALL.iter().copied().find(|code| code.name() == name)
+        };
+        let (cause, message) = (code_of(wire.cause), wire.message);
+        let trouble = code_of(wire.outcome).zip(wire.since);
+        let trouble = trouble.map(|(code, since)| Trouble { code, since, cause, message });
         Self {
             generation: wire.generation,
             volume_id: wire.volume_id,
@@ -194,7 +236,7 @@ impl From<Wire> for Marker {
             objects: wire.objects.into_iter().map(MountedObject::from).collect(),
             changed: wire.changed,
             check: wire.check,
-            trouble: code.zip(wire.since).map(|(code, since)| Trouble { code, since }),
+            trouble,
             stale_since: wire.stale_since,
         }
     }
@@ -250,7 +292,7 @@ mod tests {
             objects: vec![MountedObject { version, stamps }],
             changed: at(10),
             check: Some(check),
-            trouble: Some(Trouble { code: OutcomeCode::VaultThrottled, since: at(15) }),
+            trouble: Some(Trouble::served_stale(at(15), OutcomeCode::VaultThrottled, "slowly")),
             stale_since: None,
         }
     }
@@ -281,7 +323,7 @@ mod tests {
     #[test]
     fn a_code_that_is_not_known_is_no_trouble_and_fields_that_are_not_known_are_skipped() {
         let text = String::from_utf8(marker().to_json(DRIVER).unwrap()).unwrap();
-        let other = text.replace("KeyVault", "x").replace("VaultThrottled", "OfTomorrow");
+        let other = text.replace("KeyVault", "x").replace("ServedStale", "OfTomorrow");
         let other = other.replacen('{', "{\"more\":true,", 1);
         assert_eq!(Marker::parse(other.as_bytes(), DRIVER).unwrap().trouble, None);
     }

@@ -90,8 +90,17 @@ pub struct Filling {
     pub versions: Vec<ObjectVersion>,
     /// What is known about the times of each object, by id. Other people's providers know none.
     pub stamps: BTreeMap<String, Stamps>,
-    /// Where the vault could not be read and the node's cache answered: since when it could not.
-    pub stale_since: Option<Timestamp>,
+    /// Where the vault could not be read and the node's cache answered: why.
+    pub stale: Option<Stale>,
+}
+
+/// Why a filling is of the past.
+#[derive(Debug, Clone)]
+pub struct Stale {
+    /// Since when the vault could not be read, as far as this process knows.
+    pub since: Timestamp,
+    /// What the volume would have been refused with.
+    pub instead_of: Refusal,
 }
 
 /// A file of a volume.

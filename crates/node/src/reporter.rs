@@ -74,9 +74,15 @@ pub struct VolumeFacts {
     /// The code of what is wrong, while something is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// The code of what it came from, where the outcome says what was done about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
     /// Since when it is wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
+    /// What was tried and what came back when it began. It stays as it is while the outcome does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// What is known about each object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ObjectFacts>,

@@ -45,7 +45,7 @@ impl Provider for Vault {
             files: vec![file("cert"), file("tls/key")],
             versions: vec![ObjectVersion { id, version: version.to_string() }],
             stamps: BTreeMap::new(),
-            stale_since: None,
+            stale: None,
         })
     }
 }

@@ -1,6 +1,6 @@
-//! What a crowd of nodes asks of a vault that throttles or is gone: hours in virtual time.
+//! What a crowd of nodes asks of a vault that throttles: hours in virtual time.
 //!
-//! The first test is the storm that fleets of the Secrets Store CSI driver have reported
+//! It is the storm that fleets of the Secrets Store CSI driver have reported
 //! (kubernetes-sigs/secrets-store-csi-driver issue 1483): a vault's limit was used up, every volume
 //! read each of its objects again every ten seconds, which used it up for good, and no pod started
 //! for hours.
@@ -17,8 +17,8 @@ use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
 use lanyard_azure::{BreakerPolicy, Rate};
 use lanyard_clock::{Clock as _, SharedClock};
-use lanyard_keyvault::testing::{FakeAzure, Part, Trouble, VaultLimit};
-use lanyard_keyvault::{NodeVaultSettings, NodeVaults, Pod, Proofs, StaleCache};
+use lanyard_keyvault::testing::{FakeAzure, VaultLimit};
+use lanyard_keyvault::{NodeVaultSettings, NodeVaults, Pod, Proofs};
 use lanyard_node::rotation::{
     ClassWishes, IntervalBounds, PollInterval, RotatingVolume, Rotator, RotatorSettings,
     VolumeClock, Volumes,
@@ -54,20 +54,18 @@ struct SimulatedVolume {
     clock: VolumeClock,
     class: String,
     stamps: BTreeMap<String, Stamps>,
-    stale_since: Option<Timestamp>,
 }
 
 impl Node {
-    fn new(azure: &FakeAzure, number: usize, annotations: &[(&str, &str)]) -> Arc<Self> {
+    fn new(azure: &FakeAzure, number: usize) -> Arc<Self> {
         // A node's share of the vault's limit.
         let rate = Rate { per_second: 25, burst: 100 };
         let ways = azure.ways(rate, Some(BreakerPolicy::default()));
-        let stale = StaleCache::in_memory().unwrap();
         let settings = NodeVaultSettings::default();
-        let vaults = NodeVaults::new(settings, ways, Some(stale), azure.shared_clock());
+        let vaults = NodeVaults::new(settings, ways, None, azure.shared_clock());
         let provider = AzureProvider::new(Arc::new(vaults), AzureProviderSettings::default());
         let names = (0..VOLUMES).map(|volume| format!("n{number}-v{volume}"));
-        let classes = names.map(|name| (name.clone(), class(azure, &name, annotations)));
+        let classes = names.map(|name| (name.clone(), class(azure, &name)));
         Arc::new(Self {
             provider,
             clock: azure.shared_clock(),
@@ -95,8 +93,8 @@ impl Node {
             if let Ok(filling) = self.fill(&class, Urgency::Mount).await {
                 let mut clock = VolumeClock::default();
                 clock.succeeded(now, &ClassWishes::default(), []);
-                let (stamps, stale_since) = (filling.stamps, filling.stale_since);
-                let volume = SimulatedVolume { clock, class: class.clone(), stamps, stale_since };
+                let stamps = filling.stamps;
+                let volume = SimulatedVolume { clock, class: class.clone(), stamps };
                 self.volumes.lock().insert(target(&class), volume);
                 return self.clock.monotonic().saturating_sub(began);
             }
@@ -152,15 +150,9 @@ impl Volumes for Node {
         let mut volumes = self.volumes.lock();
         let Some(volume) = volumes.get_mut(target) else { return };
         match outcome {
-            // As the publisher has it: what the cache gave is no success of a look.
-            Ok(filling) if filling.stale_since.is_some() => {
-                volume.clock.failed(began, lanyard_keyvault::RetryClass::Transient);
-                volume.stale_since = filling.stale_since;
-            }
             Ok(filling) => {
                 volume.clock.succeeded(began, &ClassWishes::default(), []);
                 volume.stamps = filling.stamps;
-                volume.stale_since = None;
             }
             Err(refusal) => volume.clock.failed(began, refusal.retry),
         }
@@ -185,7 +177,7 @@ fn target(class: &str) -> PathBuf {
 }
 
 /// A class of one volume; its secrets are in the vault.
-fn class(azure: &FakeAzure, name: &str, annotations: &[(&str, &str)]) -> SecretProviderClass {
+fn class(azure: &FakeAzure, name: &str) -> SecretProviderClass {
     azure.put(VAULT, "common");
     let own = (1..OBJECTS).map(|object| format!("{name}-o{object}"));
     let objects: Vec<String> = std::iter::once("common".to_owned()).chain(own).collect();
@@ -203,8 +195,6 @@ fn class(azure: &FakeAzure, name: &str, annotations: &[(&str, &str)]) -> SecretP
     let mut class = SecretProviderClass::default();
     class.metadata.name = Some(name.to_owned());
     class.metadata.namespace = Some("ns".to_owned());
-    let annotations = annotations.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));
-    class.metadata.annotations = Some(annotations.collect());
     let parameters = parameters.map(|(key, text)| (key.to_owned(), text.to_owned()));
     class.spec.parameters = Some(parameters.into());
     class
@@ -226,7 +216,7 @@ async fn mount_all(azure: &FakeAzure, fleet: &[Arc<Node>], count: usize) {
 async fn storm(retry_after: Option<Duration>) {
     let azure = FakeAzure::new();
     azure.limit(Some(limit(1_000, retry_after)));
-    let fleet: Vec<_> = (0..NODES).map(|number| Node::new(&azure, number, &[])).collect();
+    let fleet: Vec<_> = (0..NODES).map(|number| Node::new(&azure, number)).collect();
     let late = 2;
     mount_all(&azure, &fleet, VOLUMES - late).await;
     let distinct = NODES * ((VOLUMES - late) * (OBJECTS - 1) + 1);
@@ -280,74 +270,6 @@ async fn a_storm_of_throttling_is_sat_out_and_ends_within_two_intervals() {
 #[tokio::test]
 async fn so_is_one_in_which_the_vault_does_not_say_for_how_long() {
     storm(None).await;
-}
-
-#[tokio::test]
-async fn pods_start_through_an_hour_without_the_vault_where_the_class_opts_in() {
-    let azure = FakeAzure::new();
-    let opted_in = Node::new(&azure, 0, &[("lanyard.dev/serve-stale", "4h")]);
-    let strict = Node::new(&azure, 1, &[]);
-    let fleet = [Arc::clone(&opted_in), Arc::clone(&strict)];
-    mount_all(&azure, &fleet, VOLUMES).await;
-    for node in &fleet {
-        node.rotate_always();
-    }
-    azure.pass(INTERVAL * 2).await;
-    azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
-    let began = azure.clock().now();
-    azure.forget_calls();
-    let mut classes = opted_in.classes.keys().cycle().cloned();
-    for _ in 0..60 {
-        // Somebody's pod is started again.
-        let class = classes.next().unwrap();
-        let pod = Arc::clone(&opted_in).mount(class.clone());
-        let took = azure.drive(pod).await;
-        assert!(took < Duration::from_secs(30), "{took:?}");
-        let since = opted_in.volumes.lock()[&target(&class)].stale_since.unwrap();
-        assert!(since >= began, "it says since when: {since}");
-        azure.pass(Duration::from_mins(1)).await;
-    }
-    let refused = azure.drive(strict.fill("n1-v0", Urgency::Mount)).await.unwrap_err();
-    assert_eq!(refused.code, lanyard_vocabulary::OutcomeCode::VaultUnavailable);
-    // The breaker: a probe a minute and node, and not each volume's four tries.
-    assert!(azure.calls().len() < 2 * 60 * 3, "{}", azure.calls().len());
-
-    azure.trouble(Part::Vaults, None);
-    let end = azure.clock().now();
-    azure.pass(INTERVAL * 2).await;
-    for node in &fleet {
-        assert_eq!(node.looked_at_since(end), VOLUMES);
-        assert!(node.volumes.lock().values().all(|volume| volume.stale_since.is_none()));
-    }
-}
-
-#[tokio::test]
-async fn a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits() {
-    let azure = FakeAzure::new();
-    let node = Node::new(&azure, 0, &[("lanyard.dev/serve-stale", "4h")]);
-    mount_all(&azure, std::slice::from_ref(&node), VOLUMES).await;
-    node.rotate_always();
-    azure.pass(INTERVAL * 2).await;
-    azure.trouble(Part::Vaults, Some(Trouble::Silent));
-    azure.forget_calls();
-    let mut classes = node.classes.keys().cycle().cloned();
-    let mut took = Vec::new();
-    for _ in 0..20 {
-        let class = classes.next().unwrap();
-        took.push(azure.drive(Arc::clone(&node).mount(class.clone())).await);
-        assert!(node.volumes.lock()[&target(&class)].stale_since.is_some());
-        azure.pass(Duration::from_mins(1)).await;
-    }
-    // The publisher gives up after 100 s.
-    assert!(took.iter().all(|took| *took < Duration::from_secs(100)), "{took:?}");
-    // Once it is known, nobody but the probe waits for it.
-    let quick = took.iter().filter(|took| **took < Duration::from_secs(5)).count();
-    assert!(quick >= 12, "{took:?}");
-
-    azure.trouble(Part::Vaults, None);
-    let end = azure.clock().now();
-    azure.pass(INTERVAL * 2).await;
-    assert_eq!(node.looked_at_since(end), VOLUMES);
 }
 
 /// The bounds that classes have, so that the simulation and the node agree about them.

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use lanyard_azure::Priority;
 use parking_lot::Mutex;
 
-use super::{NodeVaults, ReadOrder};
+use super::{NodeVaults, ReadOrder, VaultOutage};
 use crate::error::VaultError;
-use crate::fetch::{ObjectReference, ObjectSource, VaultObject, fetch_object};
+use crate::fetch::{ObjectReference, ObjectSource, ReadError, VaultObject, fetch_object};
 use crate::reader::Reader;
 use crate::readers::OpenReader;
 use crate::shared::Demand;
@@ -43,7 +43,7 @@ pub(super) struct ClassRead<'a> {
     host: Arc<str>,
     demand: Demand,
     serve_stale: Option<Duration>,
-    stale_since: Mutex<Option<Timestamp>>,
+    outage: Mutex<Option<VaultOutage>>,
 }
 
 impl<'a> ClassRead<'a> {
@@ -61,13 +61,25 @@ impl<'a> ClassRead<'a> {
             host: host.into(),
             demand: order.demand,
             serve_stale: order.serve_stale,
-            stale_since: Mutex::default(),
+            outage: Mutex::default(),
         }
     }
 
-    /// Since when the vault is not there, if the sealed cache had to help.
-    pub(super) fn stale_since(&self) -> Option<Timestamp> {
-        *self.stale_since.lock()
+    /// The outage in which the sealed cache had to help, if it had to.
+    pub(super) fn into_outage(self) -> Option<VaultOutage> {
+        self.outage.into_inner()
+    }
+
+    /// Notes that the sealed cache helped because of an error.
+    fn note_help(&self, key: &ReadKey, part: Part, since: Timestamp, source: Arc<VaultError>) {
+        let object = key.object.clone();
+        let error = match part {
+            Part::Object => ReadError::Object { object, source },
+            Part::Versions => ReadError::Versions { object, source },
+        };
+        let mut outage = self.outage.lock();
+        let first = outage.get_or_insert(VaultOutage { since, error });
+        first.since = first.since.min(since);
     }
 
     fn key(&self, object: &ObjectReference) -> ReadKey {
@@ -138,8 +150,7 @@ impl<'a> ClassRead<'a> {
         } else {
             tracing::debug!(%host, %object, %read_at, %error, "served from the sealed cache");
         }
-        let mut stale_since = self.stale_since.lock();
-        *stale_since = Some(stale_since.map_or(since, |other| other.min(since)));
+        self.note_help(key, part, since, error);
         Ok(entry.record)
     }
 }

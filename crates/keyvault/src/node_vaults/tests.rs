@@ -258,12 +258,13 @@ async fn an_outage_is_bridged_for_who_could_read_before_and_for_nobody_else() {
         let (_, newer) = node.workload("ns", "sa");
         let reading = node.read_stale(&pod, &newer, HOUR).await.unwrap();
         assert!(text_of(&reading).ends_with("as system:serviceaccount:ns:sa"));
-        let since = reading.stale_since.unwrap();
+        let VaultOutage { since, error } = reading.outage.unwrap();
         assert!(since >= began && since <= node.azure.clock().now(), "{since}");
+        assert!(error.vault().is_some_and(VaultError::is_outage), "it says why: {error}");
         // It has one beginning, however often it is met.
         node.azure.pass(Duration::from_mins(1)).await;
         let again = node.read_stale(&pod, &newer, HOUR).await.unwrap();
-        assert_eq!(again.stale_since, Some(since));
+        assert_eq!(again.outage.map(|outage| outage.since), Some(since));
         for (namespace, account) in [("ns", "other"), ("other", "sa")] {
             let (pod, proofs) = node.workload(namespace, account);
             let error = node.read_stale(&pod, &proofs, HOUR).await.unwrap_err();
@@ -273,7 +274,7 @@ async fn an_outage_is_bridged_for_who_could_read_before_and_for_nobody_else() {
         node.read(WORKLOAD, &pod, &newer, MOUNT).await.unwrap_err();
         node.azure.trouble(Part::Vaults, None);
         node.azure.pass(Duration::from_mins(1)).await;
-        assert_eq!(node.read_stale(&pod, &newer, HOUR).await.unwrap().stale_since, None);
+        assert!(node.read_stale(&pod, &newer, HOUR).await.unwrap().outage.is_none());
         node.azure.pass(Duration::from_mins(1)).await;
     }
 }
@@ -288,7 +289,8 @@ async fn an_outage_of_the_token_service_is_bridged_too() {
     node.azure.pass(HOUR * 25).await;
     let (_, newer) = node.workload("ns", "sa");
     let reading = node.read_stale(&pod, &newer, HOUR * 48).await.unwrap();
-    assert!(reading.stale_since.is_some());
+    let error = reading.outage.unwrap().error;
+    assert!(matches!(error.vault(), Some(VaultError::Token { .. })), "{error}");
 }
 
 #[tokio::test]

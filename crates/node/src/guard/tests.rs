@@ -27,7 +27,7 @@ fn filling(objects: &[(&str, &str, Stamps)]) -> Filling {
         files: objects.iter().map(|(id, version, _)| file(id, version)).collect(),
         versions: objects.iter().map(|(id, it, _)| version(id, it)).collect(),
         stamps: objects.iter().map(|(id, _, stamps)| ((*id).to_owned(), *stamps)).collect(),
-        stale_since: None,
+        stale: None,
     }
 }
 

@@ -29,7 +29,7 @@ impl CountedProvider {
 impl Provider for CountedProvider {
     async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
         self.inner.fill(request).await.inspect(|filling| {
-            if filling.stale_since.is_some() {
+            if filling.stale.is_some() {
                 self.metrics.served_stale();
             }
         })

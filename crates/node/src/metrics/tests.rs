@@ -193,7 +193,7 @@ fn a_class_is_as_old_as_its_oldest_volume_and_ends_with_its_first() {
     metrics.0.classes.watch(move || watched.lock().clone());
     clock.advance(Duration::from_secs(100));
     let failing = VolumeState {
-        trouble: Some(Trouble { code: OutcomeCode::VaultThrottled, since: Timestamp::UNIX_EPOCH }),
+        trouble: Some(Trouble::new(OutcomeCode::VaultThrottled, Timestamp::UNIX_EPOCH, "")),
         ..volume("disk", 10, Some(500))
     };
     *volumes.lock() = vec![

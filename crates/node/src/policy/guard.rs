@@ -159,7 +159,7 @@ impl Asked {
     /// One read for each version that was given. A version of an object that was not asked for by
     /// its name is none of ours to explain, and is recorded all the same.
     fn given(&self, filling: &Filling) -> Vec<ObjectRead> {
-        let stale = filling.stale_since.is_some();
+        let stale = filling.stale.is_some();
         let of = |id: &str| {
             let object = VaultObjectName::parse(id)?.to_string();
             let known = self.reads.iter().find(|read| read.object.eq_ignore_ascii_case(&object))?;

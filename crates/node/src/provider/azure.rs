@@ -10,14 +10,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lanyard_api::{ParameterProblem, ProviderParameters};
 use lanyard_credential::document::CredentialDocument;
-use lanyard_keyvault::{Demand, MountedFile, NodeVaults, Priority, ReadOrder, VaultReading};
+use lanyard_keyvault::{
+    Demand, FetchError, MountedFile, NodeVaultError, NodeVaults, Priority, ReadOrder, VaultReading,
+};
 use lanyard_vocabulary::{OutcomeCode, causes};
 
 use self::refusal::refusal_of;
 use self::stale::StaleWish;
 use crate::path::FilePath;
 use crate::provider::{
-    FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stamps, Urgency,
+    FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stale, Stamps, Urgency,
 };
 use crate::rotation::{ClassWishes, IntervalBounds, PollInterval, shortest_wait};
 
@@ -128,9 +130,13 @@ fn filling_of(parameters: &ProviderParameters, reading: VaultReading) -> Result<
         }
         files.push(filled_file(id, file)?);
     }
+    let stale = reading.outage.map(|outage| {
+        let error = NodeVaultError::from(FetchError::from(outage.error));
+        Stale { since: outage.since, instead_of: refusal_of(&error) }
+    });
     tracing::debug!(vault = %parameters.vault_name, files = files.len(), "vault read");
     let versions = versions.into_iter().map(|(id, version)| ObjectVersion { id, version });
-    Ok(Filling { files, versions: versions.collect(), stamps, stale_since: reading.stale_since })
+    Ok(Filling { files, versions: versions.collect(), stamps, stale })
 }
 
 fn filled_file(id: String, file: MountedFile) -> Result<FilledFile, Refusal> {

@@ -9,10 +9,10 @@ use lanyard_vocabulary::{OutcomeCode, causes};
 use super::failure::PublishFailure;
 use super::mounted::Mounted;
 use crate::guard::{Judgement, OlderCredential, found_credentials, judge, keep_mounted};
-use crate::marker::{Marker, MountedObject};
+use crate::marker::{Marker, MountedObject, Trouble};
 use crate::order::MountOrder;
 use crate::path::FilePath;
-use crate::provider::{Filling, ObjectVersion, Stamps};
+use crate::provider::{Filling, ObjectVersion, Stale, Stamps};
 use crate::rotation::{ClassWishes, OlderVersion, VolumeClock};
 use crate::volume::{Changed, Published, Volume};
 
@@ -32,6 +32,8 @@ pub(super) struct Supply {
 pub(super) struct Contents {
     objects: Vec<MountedObject>,
     stale_since: Option<Timestamp>,
+    /// What is wrong though the volume was filled.
+    trouble: Option<Trouble>,
     wishes: ClassWishes,
     began: Timestamp,
     pub(super) accepted: Vec<OlderVersion>,
@@ -95,7 +97,8 @@ impl Supply {
         let refusals: Vec<_> = refusals.collect();
         let contents = Contents {
             objects,
-            stale_since: filling.stale_since,
+            stale_since: filling.stale.as_ref().map(|stale| stale.since),
+            trouble: trouble_of(filling.stale.as_ref(), &judgement.refused, began),
             wishes,
             began,
             accepted: judgement.accepted.iter().map(OlderCredential::name).collect(),
@@ -114,28 +117,38 @@ impl Contents {
         marker: &mut Marker,
         clock: &mut VolumeClock,
     ) {
-        let Self { objects, stale_since, wishes, began, accepted, refusal } = self;
+        let Self { objects, stale_since, trouble, wishes, began, accepted, refusal: _ } = self;
         if stale_since.is_some() {
             // Content is there, but the source was not read.
             clock.failed(began, lanyard_keyvault::RetryClass::Transient);
         } else {
             clock.succeeded(began, &wishes, accepted);
         }
-        let trouble = match (stale_since, refusal) {
-            (Some(_), _) => Some(OutcomeCode::ServedStale),
-            (None, Some(_)) => Some(OutcomeCode::CredentialOlder),
-            (None, None) => None,
-        };
-        marker.set_trouble(trouble, stale_since.unwrap_or(began));
+        marker.set_trouble(trouble);
         let is_new = published.changed == Changed::Content;
         *marker = Marker {
             generation: published.generation.as_str().to_owned(),
             objects,
             changed: if is_new { began } else { marker.changed },
             check: clock.record().cloned(),
-            trouble: marker.trouble,
+            trouble: marker.trouble.take(),
             stale_since,
             ..Marker::blank(order, began)
         };
     }
+}
+
+/// What is wrong with a volume that was filled: it was from the cache, or older credentials were not
+/// taken.
+fn trouble_of(
+    stale: Option<&Stale>,
+    refused: &[OlderCredential],
+    began: Timestamp,
+) -> Option<Trouble> {
+    if let Some(Stale { since, instead_of }) = stale {
+        return Some(Trouble::served_stale(*since, instead_of.code, &instead_of.message));
+    }
+    let reasons: Vec<_> = refused.iter().map(ToString::to_string).collect();
+    (!reasons.is_empty())
+        .then(|| Trouble::new(OutcomeCode::CredentialOlder, began, &reasons.join("; ")))
 }

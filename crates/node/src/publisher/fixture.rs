@@ -24,7 +24,7 @@ use crate::mount::Mount;
 use crate::mount_table::MountTable;
 use crate::order::MountOrder;
 use crate::provider::{
-    FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stamps, Urgency,
+    FillRequest, FilledFile, Filling, ObjectVersion, Provider, Refusal, Stale, Stamps, Urgency,
 };
 use crate::reporter::{Looked, Notice, NoticeKind, ReportError, Reporter, VolumeReport};
 
@@ -70,7 +70,7 @@ struct Answer {
     files: Vec<(String, String)>,
     version: String,
     stamps: Stamps,
-    stale_since: Option<Timestamp>,
+    stale: Option<Stale>,
     refusal: Option<Refusal>,
 }
 
@@ -81,7 +81,7 @@ impl ScriptedProvider {
             files: files.iter().map(own).collect(),
             version: version.to_owned(),
             stamps: Stamps::default(),
-            stale_since: None,
+            stale: None,
             refusal: None,
         };
     }
@@ -90,8 +90,10 @@ impl ScriptedProvider {
         self.answer.lock().stamps = stamps;
     }
 
+    /// What it gives is from the cache since then, because the vault is not reached.
     pub(super) fn stale_since(&self, since: Option<Timestamp>) {
-        self.answer.lock().stale_since = since;
+        let instead_of = || Refusal::new(OutcomeCode::VaultUnavailable, "no way to the vault");
+        self.answer.lock().stale = since.map(|since| Stale { since, instead_of: instead_of() });
     }
 
     pub(super) fn refuses(&self, code: OutcomeCode) {
@@ -139,7 +141,7 @@ impl Provider for ScriptedProvider {
             files: answer.files.iter().map(file).collect(),
             versions: vec![ObjectVersion { id: id.clone(), version: answer.version }],
             stamps: BTreeMap::from([(id, answer.stamps)]),
-            stale_since: answer.stale_since,
+            stale: answer.stale,
         })
     }
 }
@@ -211,7 +213,7 @@ impl Node {
             files: vec![("cert".to_owned(), "one".to_owned())],
             version: "v1".to_owned(),
             stamps: Stamps::default(),
-            stale_since: None,
+            stale: None,
             refusal: None,
         };
         let provider = ScriptedProvider {

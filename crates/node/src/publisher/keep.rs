@@ -105,7 +105,7 @@ impl Engine {
         let now = self.parts.clock.now();
         let start = self.parts.clock.monotonic();
         let Some(mounted) = turn.mounted() else { return Ok(Refreshed::Gone) };
-        let before = mounted.marker.trouble.map(|trouble| trouble.code);
+        let before = mounted.marker.trouble.as_ref().map(|trouble| trouble.code);
         let versions = mounted.marker.versions();
         let outcome = match self.fetch(left, &mounted.order, urgency, &versions).await {
             Ok(supply) => {
@@ -189,8 +189,13 @@ impl Engine {
             "the volume keeps what it holds: {failure}"
         );
         if is_news {
-            let kind = NoticeKind::Failed(failure.code);
-            self.tell(&mounted.marker.pod, kind, failure.status_message());
+            let (code, message) = match &mounted.marker.trouble {
+                Some(trouble) if trouble.code != failure.code => {
+                    (trouble.code, tell::told(trouble))
+                }
+                _ => (failure.code, failure.status_message()),
+            };
+            self.tell(&mounted.marker.pod, NoticeKind::Failed(code), message);
             self.note_trouble(turn).await;
             self.report(turn).await;
         } else if mounted.report_pending {
@@ -221,7 +226,7 @@ impl Engine {
     fn tell_renewed(&self, turn: &mut Turn, was: Option<OutcomeCode>, refilled: &Refilled) {
         let Some(mounted) = turn.mounted() else { return };
         let (pod, marker) = (mounted.marker.pod.clone(), &mounted.marker);
-        let is = marker.trouble.map(|trouble| trouble.code);
+        let is = marker.trouble.as_ref();
         if refilled.published.changed == Changed::Content {
             let versions = marker
                 .objects
@@ -236,9 +241,9 @@ impl Engine {
             self.tell(&pod, NoticeKind::MountRotationComplete, message);
         }
         match (was, is) {
-            (was, Some(is)) if was != Some(is) => {
-                let told = refilled.refusal.clone().unwrap_or_else(|| tell::meaning(is));
-                self.tell(&pod, NoticeKind::Failed(is), told);
+            (was, Some(is)) if was != Some(is.code) => {
+                let told = refilled.refusal.clone().unwrap_or_else(|| tell::told(is));
+                self.tell(&pod, NoticeKind::Failed(is.code), told);
             }
             (Some(was), None) => {
                 let message = format!("{was} is over: the volume holds what its source holds");

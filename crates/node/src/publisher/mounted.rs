@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use lanyard_keyvault::Proofs;
-use lanyard_vocabulary::{Hop, OutcomeCode};
+use lanyard_vocabulary::{Healing, Hop};
 
 use super::failure::PublishFailure;
 use super::place::{MountId, Place};
@@ -116,7 +116,7 @@ impl Mounted {
             objects,
             changed: self.marker.changed,
             clock: self.clock.clone(),
-            trouble: self.marker.trouble,
+            trouble: self.marker.trouble.clone(),
             stale_since: self.marker.stale_since,
             // An open tmpfs always says it.
             memory: self.volume.usage().map_or(0, |usage| usage.held),
@@ -125,7 +125,7 @@ impl Mounted {
     }
 
     pub(super) fn report(&self) -> VolumeReport {
-        let trouble = self.marker.trouble;
+        let trouble = self.marker.trouble.as_ref();
         VolumeReport {
             pod: self.marker.pod.clone(),
             class_name: self.marker.class_name.clone(),
@@ -134,16 +134,27 @@ impl Mounted {
             facts: VolumeFacts {
                 last_good_hop: last_good_hop(trouble).map(|hop| hop.name().to_owned()),
                 outcome: trouble.map(|trouble| trouble.code.name().to_owned()),
+                cause: trouble.and_then(|it| it.cause).map(|cause| cause.name().to_owned()),
                 since: trouble.map(|trouble| trouble.since),
+                message: trouble.map(|it| it.message.clone()).filter(|it| !it.is_empty()),
                 objects: self.marker.objects.iter().map(facts_of).collect(),
             },
         }
     }
 
     /// The source could not be read, or what it gave was not taken. Says whether that is news.
+    ///
+    /// As long as the source of a volume that was filled from the cache cannot be read, that is
+    /// what is wrong with it; that it was tried again is no news.
     pub(super) fn failed(&mut self, failure: &PublishFailure, began: Timestamp) -> bool {
         self.clock.failed(began, failure.retry);
-        self.marker.set_trouble(Some(failure.code), began)
+        let PublishFailure { code, message, .. } = failure;
+        let is_outage = code.healing() == Healing::ByItself && code.hop() <= Hop::VaultRead;
+        let trouble = match self.marker.stale_since.filter(|_| is_outage) {
+            Some(since) => Trouble::served_stale(since, *code, message),
+            None => Trouble::new(*code, began, message),
+        };
+        self.marker.set_trouble(Some(trouble))
     }
 }
 
@@ -165,11 +176,13 @@ impl Marker {
         }
     }
 
-    /// Says what is wrong; since when, if it is news. Gives whether it is.
-    pub(super) fn set_trouble(&mut self, code: Option<OutcomeCode>, now: Timestamp) -> bool {
-        let is_news = self.trouble.map(|trouble| trouble.code) != code;
+    /// Says what is wrong. Trouble of the same code goes on as it began: since when it is so and
+    /// why does not change with each look. Gives whether it is news.
+    pub(super) fn set_trouble(&mut self, trouble: Option<Trouble>) -> bool {
+        let code = |trouble: &Option<Trouble>| trouble.as_ref().map(|trouble| trouble.code);
+        let is_news = code(&self.trouble) != code(&trouble);
         if is_news {
-            self.trouble = code.map(|code| Trouble { code, since: now });
+            self.trouble = trouble;
         }
         is_news
     }
@@ -189,9 +202,9 @@ impl Marker {
 }
 
 /// The hop before the one that is in trouble; the file, where none is.
-fn last_good_hop(trouble: Option<Trouble>) -> Option<Hop> {
+fn last_good_hop(trouble: Option<&Trouble>) -> Option<Hop> {
     let Some(trouble) = trouble else { return Some(Hop::File) };
-    Hop::ALL.into_iter().take_while(|hop| *hop < trouble.code.hop()).last()
+    Hop::ALL.into_iter().take_while(|hop| *hop < trouble.hop()).last()
 }
 
 fn facts_of(object: &MountedObject) -> ObjectFacts {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lanyard_keyvault::Pod;
-use lanyard_vocabulary::{OutcomeCode, causes};
+use lanyard_vocabulary::{OutcomeCode, OutcomeText, causes};
 use parking_lot::Mutex;
 
 use super::Engine;
 use super::failure::PublishFailure;
 use super::lane::Turn;
+use crate::marker::Trouble;
 use crate::order::MountOrder;
 use crate::reporter::{Notice, NoticeKind};
 use crate::step::Step;
@@ -56,13 +57,13 @@ impl Engine {
     pub(super) async fn report_first(&self, turn: &mut Turn) {
         let Some(mounted) = turn.mounted() else { return };
         let pod = mounted.marker.pod.clone();
-        let stale = mounted.marker.trouble.map(|trouble| trouble.code);
+        let trouble = mounted.marker.trouble.clone();
         if let Some(was) = self.failures.forget(mounted.place.path()) {
             let message = format!("{was} is over: the volume is mounted");
             self.tell(&pod, NoticeKind::Recovered(was), message);
         }
-        if let Some(is) = stale {
-            self.tell(&pod, NoticeKind::Failed(is), meaning(is));
+        if let Some(trouble) = trouble {
+            self.tell(&pod, NoticeKind::Failed(trouble.code), told(&trouble));
         }
         self.report(turn).await;
     }
@@ -106,10 +107,13 @@ impl Engine {
     }
 }
 
-/// What a code says by itself.
-pub(super) fn meaning(code: OutcomeCode) -> String {
-    let text = code.text();
-    format!("{}: {} hint: {}", text.name, text.meaning, text.hint)
+/// What people read of trouble for which there is no failure: what it means, since when it is so and
+/// why, and what to do next.
+pub(super) fn told(trouble: &Trouble) -> String {
+    let Trouble { code, since, cause, message } = trouble;
+    let OutcomeText { name, meaning, hint, .. } = code.text();
+    let cause = cause.map(|cause| format!("{cause}: ")).unwrap_or_default();
+    format!("{name}: {meaning} Since {since}: {cause}{message}; hint: {hint}")
 }
 
 /// Longer than the kubelet's longest back-off, which is two minutes.

@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(age(marker(generation, |_| ())), healthy);
         let stale = age(marker(generation, |it| it.stale_since = Some(at(50))));
         assert_eq!((stale.since, stale.checked), (at(50), None));
-        let trouble = Trouble { code: OutcomeCode::CredentialOlder, since: at(500) };
+        let trouble = Trouble::new(OutcomeCode::CredentialOlder, at(500), "");
         let kept = age(marker(generation, |it| it.trouble = Some(trouble)));
         assert_eq!((kept.since, kept.checked), (at(100), None));
         assert_eq!(age(marker("..2026_11_21_12_00_00.7", |_| ())), written);

@@ -98,7 +98,7 @@ impl Provider for Vault {
             }],
             versions: vec![ObjectVersion { id: id.clone(), version }],
             stamps: BTreeMap::from([(id, stamps)]),
-            stale_since: None,
+            stale: None,
         })
     }
 }

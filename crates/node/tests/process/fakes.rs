@@ -66,7 +66,7 @@ impl Provider for Vault {
             }],
             versions: vec![ObjectVersion { id, version }],
             stamps: BTreeMap::new(),
-            stale_since: None,
+            stale: None,
         })
     }
 }

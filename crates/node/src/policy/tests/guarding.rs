@@ -33,7 +33,7 @@ impl Provider for Vaults {
             version: "v1".to_owned(),
         });
         let versions = versions.collect();
-        Ok(Filling { files: Vec::new(), versions, stamps: BTreeMap::new(), stale_since: None })
+        Ok(Filling { files: Vec::new(), versions, stamps: BTreeMap::new(), stale: None })
     }
 }
 

@@ -91,7 +91,7 @@ async fn what_the_vault_holds_becomes_the_files_of_the_volume() {
         let versions: Vec<_> =
             filling.versions.iter().map(|it| (it.id.as_str(), it.version.as_str())).collect();
         assert_eq!(versions, [("secret/a", "v1"), ("secret/b", "v1")]);
-        assert_eq!(filling.stale_since, None);
+        assert!(filling.stale.is_none());
         assert!(!filling.stamps["secret/a"].is_credential);
         assert!(filling.stamps["secret/a"].created.is_some());
     }
@@ -192,8 +192,12 @@ async fn an_outage_is_bridged_where_the_class_opts_in() {
     world.fill(Urgency::Mount).await.unwrap();
     world.azure.pass(Duration::from_hours(3)).await;
     world.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
+    let began = world.azure.clock().now();
     let filling = world.fill(Urgency::Mount).await.unwrap();
-    assert!(filling.stale_since.is_some());
+    let stale = filling.stale.unwrap();
+    assert!(stale.since >= began);
+    assert_eq!(stale.instead_of.code, OutcomeCode::VaultUnavailable);
+    assert!(stale.instead_of.message.starts_with("could not read secret `"), "{stale:?}");
     assert_eq!(filling.files.len(), 2);
     // What is mounted is as good as what was sealed, or newer.
     for urgency in [Urgency::Rotation, Urgency::Refresh] {
@@ -221,7 +225,7 @@ async fn what_a_rotation_reads_is_kept_for_the_pods_that_start_later() {
     world.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
     world.azure.pass(Duration::from_mins(10)).await;
     let filling = world.fill(Urgency::Mount).await.unwrap();
-    assert!(filling.stale_since.is_some());
+    assert!(filling.stale.is_some());
     for file in &filling.files {
         assert!(file.content.expose().starts_with(b"newer "), "{:?}", file.path);
     }

@@ -40,7 +40,7 @@ impl Provider for Remembering {
             files: vec![file("a", None), file("b", Some(0o600))],
             versions: vec![ObjectVersion { id: "secret/a".to_owned(), version: "1".to_owned() }],
             stamps: std::collections::BTreeMap::new(),
-            stale_since: None,
+            stale: None,
         })
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn parse_answer(mut answer: MountResponse) -> Result<Filling, Vec<Ans
     let versions = parse_versions(&answer, &mut problems);
     let files = parse_files(&mut answer, &mut problems);
     if problems.is_empty() {
-        return Ok(Filling { files, versions, stamps: BTreeMap::new(), stale_since: None });
+        return Ok(Filling { files, versions, stamps: BTreeMap::new(), stale: None });
     }
     Err(problems)
 }

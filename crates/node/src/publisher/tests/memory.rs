@@ -125,7 +125,7 @@ async fn a_rotation_that_does_not_fit_keeps_what_is_mounted_and_is_masked() {
     assert_eq!(node.listener.kinds(), [NoticeKind::Failed(FULL)]);
     let told = node.listener.notices.lock()[0].message.clone();
     assert!(told.contains("may hold 1.0 MiB") && told.contains("hint: "), "{told}");
-    assert_eq!(publisher.state(&target).unwrap().trouble.unwrap().code, FULL);
+    assert_eq!(publisher.state(&target).unwrap().trouble.clone().unwrap().code, FULL);
     let report = node.listener.reports.lock().last().unwrap().clone();
     assert_eq!(report.facts.outcome.as_deref(), Some("VolumeMemoryExhausted"));
     assert_eq!(report.facts.last_good_hop.as_deref(), Some("decode"));

@@ -40,17 +40,19 @@ async fn a_rotation_that_fails_is_masked_told_once_and_heals() {
     }
     let code = OutcomeCode::VaultForbidden;
     assert_eq!(node.listener.kinds(), [NoticeKind::Failed(code)]);
-    let trouble = publisher.state(&target).unwrap().trouble.unwrap();
+    let trouble = publisher.state(&target).unwrap().trouble.clone().unwrap();
     let report = node.listener.reports.lock().last().unwrap().clone();
     assert_eq!(report.facts.outcome.as_deref(), Some("VaultForbidden"));
     assert_eq!(report.facts.since, Some(trouble.since));
+    assert_eq!(report.facts.message.as_deref(), Some("the vault said no"));
+    assert_eq!(report.facts.cause, None);
     assert_eq!(report.facts.last_good_hop.as_deref(), Some("imds-token"));
     assert_eq!(report.objects[0].version, "v1");
 
     // The next process knows since when it is wrong, and does not tell it again.
     let next = node.start();
     assert_eq!(next.recover().await.unwrap().volumes, 1);
-    assert_eq!(next.state(&target).unwrap().trouble.unwrap(), trouble);
+    assert_eq!(next.state(&target).unwrap().trouble.clone().unwrap(), trouble);
     node.wait();
     next.publish(order(&target)).await.unwrap();
     assert_eq!(node.listener.kinds().len(), 1);
@@ -181,6 +183,46 @@ async fn content_from_the_cache_is_mounted_and_loudly_called_stale() {
     assert_eq!(node.listener.kinds(), [NoticeKind::Failed(code)]);
     let state = publisher.state(&target).unwrap();
     assert_eq!((state.clock.checked(), state.stale_since), (None, Some(since)));
+    let message = node.listener.notices.lock()[0].message.clone();
+    for part in ["ServedStale", &since.to_string(), "VaultUnavailable: no way to the vault"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let facts = || node.listener.reports.lock().last().unwrap().facts.clone();
+    let loud = facts();
+    assert_eq!((loud.outcome.as_deref(), loud.since), (Some("ServedStale"), Some(since)));
+    assert_eq!(loud.cause.as_deref(), Some("VaultUnavailable"));
+    assert_eq!(loud.message.as_deref(), Some("no way to the vault"));
+    assert_eq!(loud.last_good_hop.as_deref(), Some("imds-token"));
+
+    // It stays so while the vault cannot be read, for the next process too, and is told once.
+    for code in [OutcomeCode::VaultUnavailable, OutcomeCode::TokenUnavailable] {
+        node.provider.refuses(code);
+        node.wait();
+        publisher.refresh(&target, Urgency::Rotation).await.unwrap_err();
+        assert_eq!(facts(), loud);
+    }
+    let publisher = node.start();
+    publisher.recover().await.unwrap();
+    publisher.refresh(&target, Urgency::Rotation).await.unwrap_err();
+    assert_eq!(node.listener.kinds(), [NoticeKind::Failed(code)]);
+    let trouble = publisher.state(&target).unwrap().trouble.clone().unwrap();
+    assert_eq!((trouble.code, trouble.since), (code, since));
+    assert_eq!(Some(trouble.message), loud.message);
+
+    // What somebody has to change is another matter.
+    let forbidden = OutcomeCode::VaultForbidden;
+    node.provider.refuses(forbidden);
+    node.wait();
+    publisher.refresh(&target, Urgency::Rotation).await.unwrap_err();
+    assert_eq!(facts().outcome.as_deref(), Some("VaultForbidden"));
+    node.provider.refuses(OutcomeCode::VaultThrottled);
+    node.wait();
+    publisher.refresh(&target, Urgency::Rotation).await.unwrap_err();
+    let kinds = [code, forbidden, code].map(NoticeKind::Failed);
+    assert_eq!(node.listener.kinds(), kinds);
+    assert_eq!((facts().since, facts().cause.as_deref()), (Some(since), Some("VaultThrottled")));
+
+    node.provider.recovers();
     node.wait();
     node.provider.stale_since(None);
     publisher.publish(order(&target)).await.unwrap();

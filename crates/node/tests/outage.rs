@@ -1,0 +1,283 @@
+//! An hour without the vault, and what people see of it: the real publisher, rotator, Key Vault
+//! provider and reporter, in virtual time. It mounts, so it needs root; for everybody else the cases
+//! are counted as left out.
+
+#![cfg(test)]
+
+#[path = "outage/api.rs"]
+mod api;
+#[path = "outage/node.rs"]
+mod node;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lanyard_clock::Clock as _;
+use lanyard_keyvault::testing::{Part, Trouble};
+use lanyard_node::rotation::PollInterval;
+use lanyard_vocabulary::OutcomeCode;
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+
+use crate::api::Told;
+use crate::node::{Class, Node, VAULT, runtime};
+
+const MINUTE: Duration = Duration::from_mins(1);
+const INTERVAL: Duration = PollInterval::DEFAULT.duration();
+/// How many classes opt in, with an object of their own each and one that all share.
+const PATIENT: usize = 6;
+const STRICT: &str = "strict";
+
+fn main() -> ExitCode {
+    let trials = vec![
+        trial(
+            "pods_start_through_an_hour_without_the_vault_and_everybody_is_told_why",
+            pods_start_through_an_hour_without_the_vault_and_everybody_is_told_why,
+        ),
+        trial(
+            "a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits",
+            a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits,
+        ),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial<F>(name: &str, case: F) -> Trial
+where
+    F: AsyncFnOnce() + Send + 'static,
+{
+    let trial = Trial::test(name, move || {
+        runtime()?.block_on(case());
+        Ok(())
+    });
+    trial.with_ignored_flag(!rustix::process::geteuid().is_root())
+}
+
+fn patient(number: usize) -> String {
+    format!("patient-{}", number % PATIENT)
+}
+
+fn classes() -> Vec<Class> {
+    let class = |name: String, serve_stale| Class {
+        objects: vec!["common".to_owned(), format!("of-{name}")],
+        name,
+        serve_stale,
+    };
+    let patient = (0..PATIENT).map(|number| class(patient(number), Some("4h")));
+    patient.chain([class(STRICT.to_owned(), None)]).collect()
+}
+
+/// What the volume of a class holds while the vault holds these versions.
+fn content(class: &str, common: u32, own: u32) -> BTreeMap<String, String> {
+    let own_name = format!("of-{class}");
+    let own_text = format!("{own_name} {own}");
+    [("common".to_owned(), format!("common {common}")), (own_name, own_text)].into()
+}
+
+/// What stands in the facts of a volume about what is wrong.
+#[derive(Debug, PartialEq, Eq)]
+struct Condition {
+    outcome: String,
+    cause: Option<String>,
+    since: Timestamp,
+    message: String,
+}
+
+/// The condition of a volume, as it was written; nothing while it is well.
+fn condition(node: &Node, pod: &str, class: &str) -> Option<Condition> {
+    let facts = node.api.facts(pod, class);
+    let text = |key: &str| facts[key].as_str().map(str::to_owned);
+    let Some(outcome) = text("outcome") else {
+        let rest = ["cause", "since", "message"].map(|key| facts[key].clone());
+        assert_eq!(rest, [Value::Null, Value::Null, Value::Null]);
+        assert_eq!(text("lastGoodHop").as_deref(), Some("file"));
+        return None;
+    };
+    assert_eq!(text("lastGoodHop").as_deref(), Some("imds-token"), "{facts}");
+    let since = text("since").unwrap().parse().unwrap();
+    Some(Condition { outcome, cause: text("cause"), since, message: text("message").unwrap() })
+}
+
+fn reasons(node: &Node, pod: &str) -> Vec<String> {
+    node.api.events(pod).into_iter().map(|event| event.reason).collect()
+}
+
+/// The only event about a pod.
+fn only_event(node: &Node, pod: &str) -> Told {
+    let mut events = node.api.events(pod);
+    assert_eq!(events.len(), 1, "{events:?}");
+    events.remove(0)
+}
+
+fn outcomes(node: &Node, code: OutcomeCode) -> f64 {
+    let labels = format!("code=\"{code}\",hop=\"{}\"", code.hop());
+    node.metric(&format!("lanyard_node_outcomes_total{{{labels}}}")).unwrap_or_default()
+}
+
+fn failing(node: &Node, class: &str) -> f64 {
+    let labels = format!("namespace=\"ns\",class=\"{class}\"");
+    node.metric(&format!("lanyard_node_volumes_failing{{{labels}}}")).unwrap_or_default()
+}
+
+/// A pod that started in the outage holds what was sealed, and status and event say so: since when
+/// and why.
+fn expect_served_stale(node: &Node, pod: &str, class: &str, began: Timestamp) -> Condition {
+    assert_eq!(node.files(pod), content(class, 1, 1), "{pod}");
+    let condition = condition(node, pod, class).unwrap();
+    assert_eq!(condition.outcome, "ServedStale");
+    assert_eq!(condition.cause.as_deref(), Some("VaultUnavailable"));
+    assert!(condition.since >= began, "{condition:?}");
+    assert!(condition.since.duration_since(began) < jiff::SignedDuration::from_secs(150));
+    assert!(condition.message.starts_with("could not read secret `"), "{condition:?}");
+    let told = only_event(node, pod);
+    assert_eq!((told.kind.as_str(), told.reason.as_str()), ("Warning", "ServedStale"));
+    let since = condition.since.to_string();
+    for part in [&since, "sealed cache", "VaultUnavailable", &condition.message, "hint: "] {
+        assert!(told.message.contains(part), "{part}: {}", told.message);
+    }
+    condition
+}
+
+/// A volume that was mounted before the outage keeps its files, and its status says why nobody
+/// knows whether they are new.
+fn expect_kept(node: &Node, pod: &str, class: &str, began: Timestamp) {
+    assert_eq!(node.files(pod), content(class, 1, 1), "{pod}");
+    let condition = condition(node, pod, class).unwrap();
+    assert_eq!((condition.outcome.as_str(), condition.cause), ("VaultUnavailable", None));
+    assert!(condition.since >= began && !condition.message.is_empty());
+    let told = only_event(node, pod);
+    assert_eq!((told.kind.as_str(), told.reason.as_str()), ("Warning", "VaultUnavailable"));
+    assert!(told.message.contains(&condition.message), "{}", told.message);
+}
+
+/// A volume is well again, and it was told that `was` is over.
+fn expect_recovered(node: &Node, pod: &str, class: &str, was: &str) {
+    assert_eq!(node.files(pod), content(class, 2, 1), "{pod}");
+    assert_eq!(condition(node, pod, class), None);
+    assert_eq!(reasons(node, pod)[0], was);
+    let events = node.api.events(pod);
+    let is_end = |event: &&Told| event.reason == "Recovered";
+    let ends: Vec<_> = events.iter().filter(is_end).collect();
+    assert_eq!(ends.len(), 1, "{events:?}");
+    assert_eq!(ends[0].kind, "Normal");
+    assert!(ends[0].message.starts_with(&format!("{was} is over")), "{}", ends[0].message);
+}
+
+async fn pods_start_through_an_hour_without_the_vault_and_everybody_is_told_why() {
+    let node = Node::start(&classes());
+    let names: Vec<_> = (0..PATIENT).map(patient).chain([STRICT.to_owned()]).collect();
+    let running: Vec<_> = names.iter().map(|class| (format!("old-{class}"), class)).collect();
+    for (pod, class) in &running {
+        node.mount(pod, class).await;
+        assert_eq!(condition(&node, pod, class), None);
+    }
+    node.pass(INTERVAL * 2).await;
+    let generations: Vec<_> = running.iter().map(|(pod, _)| node.generation(pod)).collect();
+    assert_eq!(node.api.take_status_writes(), running.len(), "one for each and no more");
+
+    node.azure.trouble(Part::Vaults, Some(Trouble::Unreachable));
+    // Nobody on the node can know.
+    node.azure.put_value(VAULT, "common", "common 2");
+    let began = node.azure.clock().now();
+    node.azure.forget_calls();
+    let hour = 60;
+    let mut conditions = Vec::new();
+    for minute in 0..hour {
+        // Somebody's pod is started.
+        let (pod, class) = (format!("new-{minute}"), patient(minute));
+        let took = node.mount(&pod, &class).await;
+        assert!(took < Duration::from_secs(30), "{took:?}");
+        node.pass(MINUTE).await;
+        conditions.push(expect_served_stale(&node, &pod, &class, began));
+    }
+    let waiting = refused(&node).await;
+    for (minute, condition) in conditions.iter().enumerate() {
+        let (pod, class) = (format!("new-{minute}"), patient(minute));
+        // It stays what it was, however often the vault was asked meanwhile, and is told once.
+        assert_eq!(expect_served_stale(&node, &pod, &class, began), *condition);
+        assert_eq!(condition.since, conditions[0].since, "the outage has one beginning");
+    }
+    for ((pod, class), generation) in running.iter().zip(&generations) {
+        expect_kept(&node, pod, class, began);
+        assert_eq!(node.generation(pod), *generation, "untouched");
+    }
+    let writes = node.api.take_status_writes();
+    assert_eq!(writes, running.len() + hour, "one for each volume and no more");
+    let started = f64::from(u32::try_from(hour).unwrap());
+    assert_eq!(node.metric("lanyard_node_stale_served_total"), Some(started));
+    assert!((outcomes(&node, OutcomeCode::ServedStale) - started).abs() < 0.5);
+    assert!(outcomes(&node, OutcomeCode::VaultUnavailable) > started);
+    assert!((failing(&node, STRICT) - 1.0).abs() < 0.5 && failing(&node, &patient(0)) > 10.0);
+    // The breaker: a probe a minute, and not each volume's four tries.
+    assert!(node.azure.calls().len() < hour * 3, "{}", node.azure.calls().len());
+
+    node.azure.trouble(Part::Vaults, None);
+    node.pass(INTERVAL * 2).await;
+    for (pod, class) in &running {
+        expect_recovered(&node, pod, class, "VaultUnavailable");
+    }
+    for minute in 0..hour {
+        let (pod, class) = (format!("new-{minute}"), patient(minute));
+        expect_recovered(&node, &pod, &class, "ServedStale");
+    }
+    for class in &names {
+        assert!(failing(&node, class).abs() < 0.5, "{class}");
+    }
+    assert!(waiting.is_finished(), "the pod that had to wait has started");
+    expect_recovered(&node, "waiting", STRICT, "VaultUnavailable");
+    assert_eq!(node.metric("lanyard_node_stale_served_total"), Some(started));
+}
+
+/// A pod of a class that did not opt in does not start, and the kubelet is told why. Another one
+/// waits for the end.
+async fn refused(node: &Node) -> tokio::task::JoinHandle<Duration> {
+    let failure = node.publish("refused", STRICT).await.unwrap_err();
+    assert_eq!(failure.code, OutcomeCode::VaultUnavailable);
+    let status = failure.status();
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    let message = status.message();
+    assert!(message.starts_with("VaultUnavailable: could not publish the volume of"), "{message}");
+    assert!(message.contains("; hint: ") && !message.contains("will not heal"), "{message}");
+    assert_eq!(node.files("refused"), BTreeMap::new());
+    let waiting = node.begin("waiting", STRICT);
+    node.pass(MINUTE).await;
+    for pod in ["refused", "waiting"] {
+        let told = only_event(node, pod);
+        assert_eq!((told.kind.as_str(), told.reason.as_str()), ("Warning", "VaultUnavailable"));
+    }
+    assert!(!waiting.is_finished());
+    waiting
+}
+
+async fn a_vault_that_says_nothing_keeps_no_pod_from_starting_within_what_a_kubelet_waits() {
+    let node = Node::start(&classes());
+    for class in (0..PATIENT).map(patient) {
+        node.mount(&format!("old-{class}"), &class).await;
+    }
+    node.pass(INTERVAL * 2).await;
+    node.azure.trouble(Part::Vaults, Some(Trouble::Silent));
+    let began = node.azure.clock().now();
+    let mut took = Vec::new();
+    for minute in 0..20 {
+        let (pod, class) = (format!("new-{minute}"), patient(minute));
+        took.push(node.mount(&pod, &class).await);
+        assert_eq!(node.files(&pod), content(&class, 1, 1));
+        let condition = condition(&node, &pod, &class).unwrap();
+        assert_eq!(condition.outcome, "ServedStale");
+        assert!(condition.since >= began);
+        node.pass(MINUTE).await;
+    }
+    // The publisher gives up after 100 s.
+    assert!(took.iter().all(|took| *took < Duration::from_secs(100)), "{took:?}");
+    // Once it is known, nobody but the probe waits for it.
+    let quick = took.iter().filter(|took| **took < Duration::from_secs(5)).count();
+    assert!(quick >= 12, "{took:?}");
+
+    node.azure.trouble(Part::Vaults, None);
+    node.pass(INTERVAL * 2).await;
+    for minute in 0..20 {
+        assert_eq!(condition(&node, &format!("new-{minute}"), &patient(minute)), None);
+    }
+}

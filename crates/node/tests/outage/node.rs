@@ -1,0 +1,244 @@
+//! A node in virtual time: its publisher, rotator, provider and reporter, on real memory file systems.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_api::SecretProviderClass;
+use lanyard_azure::{BreakerPolicy, Rate};
+use lanyard_clock::{Clock as _, SharedClock};
+use lanyard_keyvault::testing::FakeAzure;
+use lanyard_keyvault::{NodeVaultSettings, NodeVaults, Pod, Proofs, StaleCache};
+use lanyard_node::rotation::{Rotator, RotatorSettings};
+use lanyard_node::{
+    AzureProvider, AzureProviderSettings, CountedProvider, CountedReporter, EventQueue,
+    KubeReporter, KubeReporterSettings, KubernetesApi, MemoryClasses, MountOrder, NodeMetrics,
+    PublishFailure, Publisher, PublisherParts, PublisherSettings, Reporter,
+};
+use lanyard_telemetry::MetricsPage;
+use rustix::mount::{UnmountFlags, unmount};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use crate::api::{FakeApi, NAMESPACE};
+
+pub(crate) const VAULT: &str = "kv1";
+
+/// A class of some objects, and whether it opts in to content of the past.
+#[derive(Debug)]
+pub(crate) struct Class {
+    pub(crate) name: String,
+    pub(crate) objects: Vec<String>,
+    pub(crate) serve_stale: Option<&'static str>,
+}
+
+/// A node. Whatever is mounted on it goes with it.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) azure: FakeAzure,
+    pub(crate) api: FakeApi,
+    publisher: Publisher,
+    page: MetricsPage,
+    dir: TempDir,
+}
+
+impl Node {
+    /// A node that rotates what is mounted, for as long as the test runs.
+    pub(crate) fn start(classes: &[Class]) -> Self {
+        let (azure, api) = (FakeAzure::new(), FakeApi::default());
+        let dir = tempfile::tempdir().unwrap();
+        let clock = azure.shared_clock();
+        for object in classes.iter().flat_map(|class| &class.objects) {
+            azure.put_value(VAULT, object, format!("{object} 1"));
+        }
+
+        let metrics = NodeMetrics::new(Arc::clone(&clock));
+        let ways = azure.ways(Rate { per_second: 25, burst: 100 }, Some(BreakerPolicy::default()));
+        let sealed = StaleCache::in_memory().unwrap();
+        let settings = NodeVaultSettings::default();
+        let vaults = NodeVaults::new(settings, ways, Some(sealed), Arc::clone(&clock));
+        let provider = AzureProvider::new(Arc::new(vaults), AzureProviderSettings::default());
+        let kubernetes =
+            KubernetesApi::of_client(api.client(), Arc::clone(&clock)).counted_by(metrics.clone());
+        let events = EventQueue::start(kubernetes.clone(), "node-1");
+        let settings = KubeReporterSettings::default();
+        let reporter: Arc<dyn Reporter> =
+            Arc::new(KubeReporter::new(kubernetes, "node-1", events, settings));
+        let classes = Arc::new(MemoryClasses::new(classes.iter().map(class)));
+        let parts = PublisherParts {
+            classes: Arc::<MemoryClasses>::clone(&classes),
+            provider: Arc::new(CountedProvider::new(Arc::new(provider), metrics.clone())),
+            reporter: Arc::new(CountedReporter::new(Arc::clone(&reporter), metrics.clone())),
+            clock: Arc::clone(&clock),
+        };
+        let driver = "secrets-store.csi.k8s.io";
+        let publisher = Publisher::new(PublisherSettings::new(dir.path(), driver), parts);
+        metrics.watch_volumes(&publisher);
+        let page = MetricsPage::build(|registry| metrics.register(registry));
+
+        let alone = CountedReporter::of_notices_alone(reporter, metrics);
+        let volumes = Arc::new(publisher.clone());
+        let settings = RotatorSettings::default();
+        let rotator = Rotator::new(volumes, classes, Arc::new(alone), clock, settings);
+        drop(tokio::spawn(rotator.run(std::future::pending())));
+        Self { azure, api, publisher, page, dir }
+    }
+
+    /// What the kubelet does for a new pod: publish until it is done, ever more seldom. Says how
+    /// long it took.
+    pub(crate) fn begin(&self, pod: &str, class: &str) -> JoinHandle<Duration> {
+        let (publisher, clock) = (self.publisher.clone(), self.azure.shared_clock());
+        let order = self.order(pod, class);
+        tokio::spawn(kubelet(publisher, clock, order))
+    }
+
+    /// The same, to the end.
+    pub(crate) async fn mount(&self, pod: &str, class: &str) -> Duration {
+        let mounting = self.begin(pod, class);
+        self.drive(mounting).await
+    }
+
+    /// One publish.
+    pub(crate) async fn publish(&self, pod: &str, class: &str) -> Result<(), PublishFailure> {
+        let (publisher, order) = (self.publisher.clone(), self.order(pod, class));
+        self.drive(tokio::spawn(async move { publisher.publish(order).await })).await
+    }
+
+    fn order(&self, pod: &str, class: &str) -> MountOrder {
+        let target = self.target(pod);
+        // What the kubelet makes before it calls: everything but the target itself.
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        MountOrder {
+            volume_id: format!("csi-{pod}"),
+            target,
+            pod: Pod {
+                namespace: NAMESPACE.to_owned(),
+                name: pod.to_owned(),
+                uid: format!("uid-{pod}"),
+                service_account: "sa".to_owned(),
+            },
+            class_name: class.to_owned(),
+            attributes: BTreeMap::new(),
+            proofs: Proofs::default(),
+            group: None,
+        }
+    }
+
+    fn target(&self, pod: &str) -> PathBuf {
+        self.dir.path().join(format!("pods/uid-{pod}/volumes/kubernetes.io~csi/v/mount"))
+    }
+
+    /// What a pod reads: its files by name. Nothing where nothing is mounted.
+    pub(crate) fn files(&self, pod: &str) -> BTreeMap<String, String> {
+        let Ok(entries) = std::fs::read_dir(self.target(pod)) else { return BTreeMap::new() };
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        let seen = paths.filter(|path| !name(path).starts_with(".."));
+        seen.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
+    }
+
+    /// The generation that a pod reads.
+    pub(crate) fn generation(&self, pod: &str) -> PathBuf {
+        std::fs::read_link(self.target(pod).join("..data")).unwrap()
+    }
+
+    /// The number that stands behind a metric with these labels; nothing where it is not counted.
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
+        let page = self.page.render();
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map(|number| number.parse().unwrap())
+    }
+
+    /// Runs work to its end, moving the clock whenever everything waits.
+    async fn drive<T>(&self, work: JoinHandle<T>) -> T {
+        loop {
+            settle().await;
+            if work.is_finished() {
+                return work.await.unwrap();
+            }
+            if let Some(due) = self.azure.clock().next_due() {
+                self.azure.clock().advance(due);
+            }
+        }
+    }
+
+    /// Moves the clock on by `duration`, from one sleeper to the next.
+    pub(crate) async fn pass(&self, duration: Duration) {
+        let clock = self.azure.clock();
+        let end = clock.monotonic().saturating_add(duration);
+        loop {
+            settle().await;
+            let left = end.saturating_sub(clock.monotonic());
+            let step = clock.next_due().map_or(left, |due| due.min(left));
+            if step.is_zero() && left.is_zero() {
+                return;
+            }
+            clock.advance(step);
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let dir = self.dir.path().canonicalize().unwrap();
+        let Ok(table) = std::fs::read_to_string("/proc/self/mountinfo") else { return };
+        let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+        for point in points.filter(|point| point.starts_with(&dir)) {
+            let _gone = unmount(&point, UnmountFlags::DETACH);
+        }
+    }
+}
+
+async fn kubelet(publisher: Publisher, clock: SharedClock, order: MountOrder) -> Duration {
+    let began = clock.monotonic();
+    let mut pause = Duration::from_millis(500);
+    while publisher.publish(order.clone()).await.is_err() {
+        clock.sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(122));
+    }
+    clock.monotonic().saturating_sub(began)
+}
+
+fn class(class: &Class) -> SecretProviderClass {
+    let entry = |name: &String| format!("  - |\n    objectName: {name}\n    objectType: secret\n");
+    let objects = format!("array:\n{}", class.objects.iter().map(entry).collect::<String>());
+    let parameters = [
+        ("useVMManagedIdentity", "true"),
+        ("keyvaultName", VAULT),
+        ("tenantId", "contoso"),
+        ("objects", &objects),
+    ];
+    let own = |(key, text): (&str, &str)| (key.to_owned(), text.to_owned());
+    let mut object = SecretProviderClass::default();
+    object.metadata.name = Some(class.name.clone());
+    object.metadata.namespace = Some(NAMESPACE.to_owned());
+    let wish = class.serve_stale.map(|age| own(("lanyard.dev/serve-stale", age)));
+    object.metadata.annotations = Some(wish.into_iter().collect());
+    object.spec.provider = Some("azure".to_owned());
+    object.spec.parameters = Some(parameters.map(own).into());
+    object
+}
+
+/// Lets every task run until it waits for the time.
+///
+/// What blocks runs on one thread, one after the other ([`runtime`]): when what is asked of it last
+/// has been done, so has everything before.
+async fn settle() {
+    for _ in 0..LONGEST_CHAIN {
+        for _ in 0..TURNS {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+    }
+}
+
+/// A runtime on which [`Node`] knows when everything waits.
+pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build()
+}
+
+/// More turns of the runtime than anything takes between two calls that block.
+const TURNS: usize = 64;
+/// More calls that block than anything makes before it waits for the time.
+const LONGEST_CHAIN: usize = 16;
