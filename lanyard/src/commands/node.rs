@@ -1,6 +1,7 @@
 //! `lanyard node`: the node plugin, and what belongs to it.
 
 mod azure;
+mod beside;
 mod claim;
 mod counted_client;
 mod flags;

@@ -1,8 +1,6 @@
 //! The node plugin, put together.
 
-use std::future::Future;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +18,9 @@ use lanyard_telemetry::{
     health_routes, metrics_routes,
 };
 use lanyard_vocabulary::causes;
-use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet};
 
 use super::azure;
+use super::beside::{Beside, BrokenPart};
 use super::claim::Claim;
 use super::flags::{AzureProviderKind, NodeArgs, PolicyArgs, ProviderArgs};
 use super::kubernetes::{self, Cluster, Surroundings};
@@ -70,7 +67,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let publisher_settings =
         PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
     let publisher = Publisher::new(publisher_settings, parts);
-    let served = args.providers.provider_socket.zip(azure);
+    let served = args.providers.provider_socket.clone().zip(azure);
     let provider = served.map(|(path, azure)| (path, ServedProvider::new(azure)));
     let claimed = settings.lock_file();
     let drain = settings.server.drain;
@@ -95,6 +92,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
             audit.flush();
             return Ok(Exit::Good);
         }
+        part = beside.broken() => return Err(part.into_command_error()),
     };
     recover(&publisher).await?;
     let rotator = Rotator::new(
@@ -104,13 +102,12 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         Arc::clone(&clock),
         settings.rotator,
     );
-    beside.spawn(rotator.run(beside.ended()));
-    beside.follow_cluster(cluster.api, cluster.sync, &clock);
-    if args.providers.provider_health_check.0 {
-        let interval = args.providers.provider_health_check_interval.0;
-        beside.spawn_until_end(async move { sockets.watch_health(interval).await });
+    beside.spawn("the rotation", rotator.run(beside.ended()));
+    follow_cluster(&mut beside, cluster.api, cluster.sync, &clock);
+    watch_providers(&mut beside, &args.providers, sockets);
+    if args.policy.policy_file.is_some() {
+        watch_policy(&mut beside, policy, &audit, &clock);
     }
-    beside.spawn_until_end(policy.follow(Arc::clone(&clock), audit.clone()));
     let ended = serve(server, signals, beside, (drain, &clock)).await;
     // It blocks until the last lines are written, and nothing else is to be done here.
     audit.flush();
@@ -129,7 +126,11 @@ async fn serve(
     let end = async {
         tokio::select! {
             end = signals.end() => tracing::info!(?end, "ending; mounted volumes stay"),
-            error = beside.broken() => broken = Some(error),
+            part = beside.broken() => {
+                let error: &dyn std::error::Error = &part;
+                tracing::error!(error, "ending, so that the process is started anew");
+                broken = Some(part);
+            }
         }
         began = Some(clock.monotonic());
     };
@@ -137,87 +138,46 @@ async fn serve(
     let spent = began.map(|began| clock.monotonic().saturating_sub(began)).unwrap_or_default();
     beside.end(drain.saturating_sub(spent).max(SHORTEST_END), clock).await;
     outcome.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
-    broken.map_or(Ok(Exit::Good), |error| {
-        Err(CommandError::unavailable("a part of the process broke").because(&error))
-    })
+    if began.is_none() {
+        broken = Some(BrokenPart::Over { part: "what serves the sockets" });
+    }
+    broken.map_or(Ok(Exit::Good), |part| Err(part.into_command_error()))
 }
 
 /// What the parts beside the sockets may take to end when the calls in flight took all the time.
 const SHORTEST_END: Duration = Duration::from_secs(2);
 
-/// What runs beside the sockets, until they are closed.
-#[derive(Debug, Default)]
-struct Beside {
-    tasks: JoinSet<()>,
-    end: watch::Sender<bool>,
+/// Opens the gate of the API as soon as it answers, and keeps Secrets in step.
+fn follow_cluster(
+    beside: &mut Beside,
+    api: Option<(KubernetesApi, Gate)>,
+    sync: Option<SecretSync>,
+    clock: &SharedClock,
+) {
+    if let Some((api, gate)) = api {
+        let reached = kubernetes::reach(api, gate, Arc::clone(clock));
+        beside.spawn_once("the first question to the Kubernetes API", reached);
+    }
+    if let Some(sync) = sync {
+        beside.spawn_until_end("the synchronization of Secrets", sync.run());
+    }
 }
 
-type Ended = Pin<Box<dyn Future<Output = ()> + Send>>;
+fn watch_policy(
+    beside: &mut Beside,
+    policy: Arc<PolicyKeeper>,
+    audit: &AuditTrail,
+    clock: &SharedClock,
+) {
+    let following = policy.follow(Arc::clone(clock), audit.clone());
+    beside.spawn_until_end("the watch of the policy file", following);
+}
 
-impl Beside {
-    /// Ready when the end begins.
-    fn ended(&self) -> Ended {
-        let mut end = self.end.subscribe();
-        Box::pin(async move { drop(end.wait_for(|ended| *ended).await) })
-    }
-
-    /// Runs what ends by itself when it is told to.
-    fn spawn(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(work);
-    }
-
-    /// Runs what can be dropped at any moment.
-    fn spawn_until_end(&mut self, work: impl Future<Output = ()> + Send + 'static) {
-        let ended = self.ended();
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = work => {}
-                () = ended => {}
-            }
-        });
-    }
-
-    /// Opens the gate of the API as soon as it answers, and keeps Secrets in step.
-    fn follow_cluster(
-        &mut self,
-        api: Option<(KubernetesApi, Gate)>,
-        sync: Option<SecretSync>,
-        clock: &SharedClock,
-    ) {
-        if let Some((api, gate)) = api {
-            self.spawn_until_end(kubernetes::reach(api, gate, Arc::clone(clock)));
-        }
-        if let Some(sync) = sync {
-            self.spawn_until_end(sync.run());
-        }
-    }
-
-    /// Returns when a part broke: without it the process would look alive and do half its work.
-    async fn broken(&mut self) -> JoinError {
-        while let Some(ended) = self.tasks.join_next().await {
-            if let Err(error) = ended {
-                return error;
-            }
-        }
-        std::future::pending().await
-    }
-
-    /// Ends the parts; what has not ended by itself after `limit` is dropped.
-    async fn end(mut self, limit: Duration, clock: &SharedClock) {
-        self.end.send_replace(true);
-        let ended = async {
-            while let Some(ended) = self.tasks.join_next().await {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a part of the process broke");
-                }
-            }
-        };
-        tokio::select! {
-            () = ended => {}
-            () = clock.sleep(limit) => {
-                tracing::warn!(?limit, "what is still at work is left; the next process finds it");
-            }
-        }
+fn watch_providers(beside: &mut Beside, args: &ProviderArgs, sockets: Arc<SocketProviders>) {
+    if args.provider_health_check.0 {
+        let interval = args.provider_health_check_interval.0;
+        let watching = async move { sockets.watch_health(interval).await };
+        beside.spawn_until_end("the health check of the providers", watching);
     }
 }
 
@@ -252,15 +212,14 @@ impl Pages {
             BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
         });
         let health = health_routes(path, liveness, readiness, remarks);
-        for (listening, routes) in [(self.metrics, metrics_routes(page)), (self.health, health)] {
+        let pages = [
+            ("the metrics page", self.metrics, metrics_routes(page)),
+            ("the health page", self.health, health),
+        ];
+        for (part, listening, routes) in pages {
             let Some(listening) = listening else { continue };
-            tracing::info!(address = %listening.address(), "serving pages");
-            let serving = listening.serve(routes, Arc::clone(clock), beside.ended());
-            beside.spawn(async move {
-                if let Err(error) = serving.await {
-                    tracing::error!(%error, "a page is served no longer");
-                }
-            });
+            tracing::info!(address = %listening.address(), "serving {part}");
+            beside.spawn_fallible(part, listening.serve(routes, Arc::clone(clock), beside.ended()));
         }
     }
 }
@@ -348,3 +307,6 @@ async fn recover(publisher: &Publisher) -> Result<(), CommandError> {
     tracing::info!(volumes = recovered.volumes, "went on with mounted volumes");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

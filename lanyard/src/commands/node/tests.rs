@@ -3,7 +3,7 @@ use clap::{Args as _, Command, FromArgMatches};
 use super::flags::NodeArgs;
 use super::settings::NodeSettings;
 
-fn parse(arguments: &[&str]) -> Result<NodeArgs, clap::Error> {
+pub(super) fn parse(arguments: &[&str]) -> Result<NodeArgs, clap::Error> {
     let command = NodeArgs::augment_args(Command::new("node"));
     let arguments = std::iter::once("node").chain(arguments.iter().copied());
     command.try_get_matches_from(arguments).and_then(|it| NodeArgs::from_arg_matches(&it))
