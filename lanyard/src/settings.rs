@@ -29,6 +29,9 @@ pub(crate) struct Environment {
     /// mounts without a place.
     #[cfg(feature = "crash-points")]
     pub(crate) mount_in_place: bool,
+    /// `LANYARD_CLOCK_AHEAD`: by how many seconds the process takes it to be later than it is.
+    #[cfg(feature = "crash-points")]
+    pub(crate) clock_ahead: Option<String>,
     /// `NO_COLOR`: tables without colour.
     #[cfg(feature = "emulator")]
     pub(crate) no_color: bool,
@@ -54,6 +57,8 @@ impl Environment {
             crash_at: text("LANYARD_CRASH_AT"),
             #[cfg(feature = "crash-points")]
             mount_in_place: text("LANYARD_MOUNT_IN_PLACE").is_some(),
+            #[cfg(feature = "crash-points")]
+            clock_ahead: text("LANYARD_CLOCK_AHEAD"),
             #[cfg(feature = "emulator")]
             no_color: text("NO_COLOR").is_some(),
         }

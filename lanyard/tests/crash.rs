@@ -1,5 +1,6 @@
-//! The crash matrix: a real `lanyard node` is killed at every step of a publish, a rotation and an
-//! unpublish, on real memory file systems, and the next process has to mend what it finds.
+//! The crash matrix: a real `lanyard node` is killed at every step of a publish, a rotation, a scrub,
+//! a take-over of another driver's volume and an unpublish, on real memory file systems, and the next
+//! process has to mend what it finds.
 //!
 //! This program is the kubelet, and another people's provider on its socket. Feature
 //! `crash-points`: `cargo test -p lanyard --features crash-points --test crash`.
@@ -12,8 +13,8 @@ mod crash {
 
 use std::process::ExitCode;
 
-use crash::node::{Node, Staging};
-use crash::plugin::{Answer, Moment};
+use crash::node::{Container, Node, Staging};
+use crash::plugin::{Answer, Moment, Plugin, Start};
 use lanyard_node::{Step, Work};
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -23,7 +24,12 @@ fn main() -> Result<ExitCode, Failed> {
     }
     let ways = [(Staging::Detached, ""), (Staging::InPlace, "-in-place")];
     let mut trials = Vec::new();
-    for ((staging, way), work) in ways.into_iter().flat_map(|it| Work::ALL.map(|work| (it, work))) {
+    let works = ways.into_iter().flat_map(|it| Work::ALL.map(|work| (it, work)));
+    let works = works.filter(|((staging, _), work)| {
+        // These begin with what is mounted, however that was done.
+        *staging == Staging::Detached || !matches!(work, Work::Scrub | Work::TakeOver)
+    });
+    for ((staging, way), work) in works {
         trials.extend(moments(work).map(|moment| {
             let name = format!("{}{way}/{moment}", name_of(work));
             trial(name, staging, async move |node| killed(node, work, moment).await)
@@ -36,7 +42,8 @@ fn main() -> Result<ExitCode, Failed> {
 /// Every step, and those that are loops in the middle as well: some of the files are there then.
 fn moments(work: Work) -> impl Iterator<Item = Moment> {
     let middles = match work {
-        Work::Publish | Work::Rotate => vec![Step::WriteFiles],
+        Work::Publish | Work::Rotate | Work::TakeOver => vec![Step::WriteFiles],
+        Work::Scrub => vec![Step::EmptyRetired],
         Work::Unpublish => vec![Step::RemoveLinks, Step::RemoveGenerations],
     };
     let middles = middles.into_iter().map(|step| Moment { step, time: 2 });
@@ -60,6 +67,8 @@ const fn name_of(work: Work) -> &'static str {
     match work {
         Work::Publish => "publish",
         Work::Rotate => "rotate",
+        Work::Scrub => "scrub",
+        Work::TakeOver => "take-over",
         Work::Unpublish => "unpublish",
     }
 }
@@ -68,6 +77,8 @@ async fn killed(node: &Node, work: Work, moment: Moment) -> Result<(), Failed> {
     match work {
         Work::Publish => publish(node, moment).await,
         Work::Rotate => rotate(node, moment).await,
+        Work::Scrub => scrub(node, moment).await,
+        Work::TakeOver => take_over(node, moment).await,
         Work::Unpublish => unpublish(node, moment).await,
     }
 }
@@ -102,25 +113,86 @@ async fn rotate(node: &Node, moment: Moment) -> Result<(), Failed> {
     node.start(None).await?.publish("1").await.must_be_good()?;
     let container = node.container()?;
 
-    node.give("2");
-    node.start(Some(moment)).await?.publish("2").await.must_be_cut_off_at(moment)?;
-    let seen = node.seen()?;
-    if !matches!(seen.as_deref(), Some("1" | "2")) {
+    let mut plugin = renew(node, &container, ["1", "2"], moment).await?;
+    drop(container);
+    plugin.unpublish().await.must_be_good()?;
+    node.is_clean()
+}
+
+/// A process dies while it gives a mounted volume its second version, and the next one goes on, under
+/// the running container.
+async fn renew(
+    node: &Node,
+    container: &Container,
+    [first, second]: [&str; 2],
+    moment: Moment,
+) -> Result<Plugin, Failed> {
+    node.give(second);
+    node.start(Some(moment)).await?.publish(second).await.must_be_cut_off_at(moment)?;
+    let seen = node.seen()?.unwrap_or_default();
+    if seen != first && seen != second {
         return Err(format!("after the crash a reader sees {seen:?}").into());
     }
-    container.sees(seen.as_deref())?;
+    container.sees(Some(&seen))?;
 
     let mut plugin = node.start(None).await?;
     // A pod is running on it: whatever the source says, the volume stays.
     node.refuse();
-    plugin.publish("2").await.must_be_good()?;
-    node.shows(seen.as_deref().unwrap_or_default())?;
+    plugin.publish(second).await.must_be_good()?;
+    node.shows(&seen)?;
     node.give("3");
     plugin.publish("3").await.must_be_good()?;
     node.shows("3")?;
     // The container goes on with the mount that it found.
     container.sees(Some("3"))?;
+    Ok(plugin)
+}
+
+async fn take_over(node: &Node, moment: Moment) -> Result<(), Failed> {
+    node.mount_as_upstream("0")?;
+    let container = node.container()?;
+    let mut plugin = renew(node, &container, ["0", "2"], moment).await?;
+    node.is_hardened()?;
     drop(container);
+    plugin.unpublish().await.must_be_good()?;
+    node.is_clean()
+}
+
+/// Nobody asks for a scrub: it is due when a process finds what has retired, and has its time.
+async fn scrub(node: &Node, moment: Moment) -> Result<(), Failed> {
+    let mut plugin = node.start(None).await?;
+    node.give("1");
+    plugin.publish("1").await.must_be_good()?;
+    let retired = node.open_files()?;
+    node.give("2");
+    plugin.publish("2").await.must_be_good()?;
+    let (container, current) = (node.container()?, node.open_files()?);
+    drop(plugin);
+
+    let mut killed = node.launch(Some(moment), Start::AnHourLater)?;
+    killed.must_end_at(moment).await?;
+    let emptied = usize::try_from(moment.time)? - 1;
+    if retired.emptied()? != emptied {
+        let files = retired.emptied()?;
+        return Err(format!("the crash left {files} emptied files, not {emptied}").into());
+    }
+    node.shows("2")?;
+
+    // The next process goes on with it, and touches nothing else.
+    let mut plugin = node.launch(None, Start::AnHourLater)?;
+    plugin.serves().await?;
+    retired.must_be_emptied().await?;
+    if current.emptied()? > 0 {
+        return Err("what readers see was emptied".into());
+    }
+    node.refuse();
+    plugin.publish("2").await.must_be_good()?;
+    node.shows("2")?;
+    node.give("3");
+    plugin.publish("3").await.must_be_good()?;
+    node.shows("3")?;
+    container.sees(Some("3"))?;
+    drop((container, retired, current));
     plugin.unpublish().await.must_be_good()?;
     node.is_clean()
 }

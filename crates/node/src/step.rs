@@ -1,30 +1,34 @@
-//! The steps of a publish, a rotation and an unpublish: where a crash may fall.
+//! The steps of what is done to a volume: where a crash may fall.
 //!
 //! The list is what the crash matrix runs over: a process that is killed at any of these steps must
 //! leave a node that the next process mends. Every call of the system that makes or takes away
 //! what readers see stands behind one of them; where one step is a loop (files, links, generations),
 //! it is reached before each turn of it. Left out is what changes no content and is repeated until
-//! it is so: modes and groups, the options of a mount that is taken over, generations that a crash
-//! left unfinished, useless mounts that are uncovered, and the truncation of retired files.
+//! it is so: modes and groups, generations that a crash left unfinished, and useless mounts that are
+//! uncovered.
 
 use std::fmt;
 
-use Work::{Publish, Rotate, Unpublish};
+use Work::{Publish, Rotate, Scrub, TakeOver, Unpublish};
 
-/// What the publisher is asked to do.
+/// What is done to a volume. The kubelet asks for it, except for a scrub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Work {
     /// Fill and mount a volume that is not mounted.
     Publish,
     /// Give a mounted volume newer content.
     Rotate,
+    /// Empty what has retired long enough ago.
+    Scrub,
+    /// Go on with a volume that another driver mounted, and give it newer content.
+    TakeOver,
     /// Take a volume away.
     Unpublish,
 }
 
 impl Work {
     /// All that can be asked.
-    pub const ALL: [Self; 3] = [Publish, Rotate, Unpublish];
+    pub const ALL: [Self; 5] = [Publish, Rotate, Scrub, TakeOver, Unpublish];
 
     /// The steps that it takes, in their order.
     pub fn steps(self) -> impl Iterator<Item = Step> {
@@ -59,25 +63,27 @@ macro_rules! steps {
 }
 
 steps! {
-    Fill, "fill", [Publish, Rotate], "The provider is asked.";
+    Harden, "harden", [TakeOver], "The mount of another driver gets the options of ours.";
+    Fill, "fill", [Publish, Rotate, TakeOver], "The provider is asked.";
     MakeTarget, "make-target", [Publish], "The directory of the volume is made.";
     MakeMount, "make-mount", [Publish], "The memory file system is made, mounted nowhere yet.";
-    Grow, "grow", [Rotate], "The memory file system is given more room.";
-    MakeGeneration, "make-generation", [Publish, Rotate],
+    Grow, "grow", [Rotate, TakeOver], "The memory file system is given more room.";
+    MakeGeneration, "make-generation", [Publish, Rotate, TakeOver],
         "The directory of the next generation is made.";
-    WriteFiles, "write-files", [Publish, Rotate], "One of its files is written.";
-    FlushGeneration, "flush-generation", [Publish, Rotate], "It is flushed.";
-    MakeLinks, "make-links", [Publish, Rotate], "Links to files that are new are made.";
-    PrepareSwap, "prepare-swap", [Publish, Rotate], "The next `..data` is made beside the current.";
-    Swap, "swap", [Publish, Rotate], "The next `..data` is moved over the current.";
-    FlushSwap, "flush-swap", [Publish, Rotate], "The swap is flushed.";
-    SettleLinks, "settle-links", [Publish, Rotate], "Links that lead nowhere now are removed.";
-    TellWatchers, "tell-watchers", [Rotate], "Who watches a retired file is told.";
-    WriteMarker, "write-marker", [Publish, Rotate], "The next marker is written.";
-    ReplaceMarker, "replace-marker", [Publish, Rotate], "It is moved over the current one.";
+    WriteFiles, "write-files", [Publish, Rotate, TakeOver], "One of its files is written.";
+    FlushGeneration, "flush-generation", [Publish, Rotate, TakeOver], "It is flushed.";
+    MakeLinks, "make-links", [Publish, Rotate, TakeOver], "Links to files that are new are made.";
+    PrepareSwap, "prepare-swap", [Publish, Rotate, TakeOver], "The next `..data` is made beside the current.";
+    Swap, "swap", [Publish, Rotate, TakeOver], "The next `..data` is moved over the current.";
+    FlushSwap, "flush-swap", [Publish, Rotate, TakeOver], "The swap is flushed.";
+    SettleLinks, "settle-links", [Publish, Rotate, TakeOver], "Links that lead nowhere now are removed.";
+    TellWatchers, "tell-watchers", [Rotate, TakeOver], "Who watches a retired file is told.";
+    WriteMarker, "write-marker", [Publish, Rotate, TakeOver], "The next marker is written.";
+    ReplaceMarker, "replace-marker", [Publish, Rotate, TakeOver], "It is moved over the current one.";
     Attach, "attach", [Publish], "The whole volume is mounted on its target.";
-    Report, "report", [Publish, Rotate], "The pod status is told.";
-    Answer, "answer", [Publish, Rotate, Unpublish], "The kubelet is answered.";
+    Report, "report", [Publish, Rotate, TakeOver], "The pod status is told.";
+    Answer, "answer", [Publish, Rotate, TakeOver, Unpublish], "The kubelet is answered.";
+    EmptyRetired, "empty-retired", [Scrub], "One file of a retired generation is emptied.";
     RemoveData, "remove-data", [Unpublish], "`..data` is removed: there is no volume any more.";
     RemoveLinks, "remove-links", [Unpublish], "One of the links that led through it is removed.";
     RemoveMarker, "remove-marker", [Unpublish], "The marker is removed.";
@@ -103,8 +109,10 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), Step::ALL.len());
         for work in Work::ALL {
-            assert!(work.steps().count() > 5, "{work:?}");
-            assert!(work.steps().any(|step| step == Step::Answer), "{work:?}");
+            let (steps, answers) = (work.steps(), work.steps().filter(|it| *it == Step::Answer));
+            let expected = if work == Scrub { (1, 0) } else { (7, 1) };
+            assert!(steps.count() >= expected.0, "{work:?}");
+            assert_eq!(answers.count(), expected.1, "{work:?}");
         }
     }
 }

@@ -352,6 +352,7 @@ impl Volume {
             let visited = each_file(&self.directory, generation, &mut |folder, name| {
                 let bytes = folder.len(name)?;
                 if bytes > 0 {
+                    self.directory.reach(Step::EmptyRetired);
                     folder.truncate_file(name)?;
                     scrubbed.files += 1;
                     scrubbed.bytes = scrubbed.bytes.saturating_add(bytes);

@@ -7,6 +7,8 @@ mod counted_client;
 mod flags;
 mod go_values;
 mod kubernetes;
+#[cfg(feature = "crash-points")]
+mod later;
 mod policy;
 mod quantity;
 mod run;

@@ -1,14 +1,18 @@
 //! The node on which processes are killed, and what is seen on it.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use lanyard_clock::SystemClock;
 use libtest_mimic::Failed;
-use rustix::mount::{UnmountFlags, mount_bind, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
 use tempfile::TempDir;
 
-use super::plugin::{Moment, Plugin};
+use super::plugin::{LONGEST_WAIT, Moment, Plugin, Start};
 use super::source::{Source, files};
 
 /// How a volume is filled first.
@@ -27,6 +31,10 @@ pub(crate) struct Node {
     source: Source,
 }
 
+/// Files that a reader has opened, whatever has become of their names.
+#[derive(Debug)]
+pub(crate) struct OpenFiles(Vec<File>);
+
 /// A container that has bound the volume at its start.
 #[derive(Debug)]
 pub(crate) struct Container(PathBuf);
@@ -44,9 +52,55 @@ impl Node {
         Ok(Self { dir, target, staging, source })
     }
 
-    /// Starts a process of the node plugin, which may have to kill itself.
+    /// Starts a process of the node plugin, which may have to kill itself, and waits until it
+    /// serves.
     pub(crate) async fn start(&self, crash: Option<Moment>) -> Result<Plugin, Failed> {
-        Plugin::start(self.dir.path(), &self.target, self.staging, crash).await
+        let mut plugin = self.launch(crash, Start::Now)?;
+        plugin.serves().await?;
+        Ok(plugin)
+    }
+
+    /// The same without waiting: a process that is to die on its own may never serve.
+    pub(crate) fn launch(&self, crash: Option<Moment>, start: Start) -> Result<Plugin, Failed> {
+        Plugin::launch(self.dir.path(), &self.target, (self.staging, start), crash)
+    }
+
+    /// What the Secrets Store CSI driver mounts: a memory file system without options, filled by
+    /// the kubelet's atomic writer.
+    pub(crate) fn mount_as_upstream(&self, version: &str) -> Result<(), Failed> {
+        let generation = "..2026_11_20_10_00_00.3285412978";
+        fs::create_dir_all(&self.target)?;
+        mount("tmpfs", &self.target, "tmpfs", MountFlags::empty(), None::<&CStr>)?;
+        for (path, text) in files(version) {
+            let file = self.target.join(generation).join(path);
+            fs::create_dir_all(file.parent().ok_or("no parent")?)?;
+            fs::write(file, text)?;
+            let top = path.split('/').next().unwrap_or(path);
+            if !self.target.join(top).is_symlink() {
+                symlink(Path::new("..data").join(top), self.target.join(top))?;
+            }
+        }
+        Ok(symlink(generation, self.target.join("..data"))?)
+    }
+
+    /// Whether the mount has the options of ours.
+    pub(crate) fn is_hardened(&self) -> Result<(), Failed> {
+        let table = fs::read_to_string("/proc/self/mountinfo")?;
+        let target = self.target.to_string_lossy();
+        let line = table.lines().find(|line| line.split(' ').nth(4) == Some(&*target));
+        let line = line.ok_or("nothing is mounted")?;
+        let missing = ["nosuid", "nodev", "noexec", "size="].map(|it| (it, line.contains(it)));
+        match missing.iter().find(|(_, is_there)| !is_there) {
+            Some((option, _)) => Err(format!("{option} is not in {line}").into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens what a reader finds now.
+    pub(crate) fn open_files(&self) -> Result<OpenFiles, Failed> {
+        let paths = files(&self.seen()?.ok_or("nothing to open")?).into_keys();
+        let open = |path: &str| File::open(self.target.join(path));
+        Ok(OpenFiles(paths.map(open).collect::<Result<_, _>>()?))
     }
 
     /// From now on the provider gives this version.
@@ -115,6 +169,34 @@ impl Drop for Node {
         for point in self.mounts() {
             let _gone = unmount(&point, UnmountFlags::DETACH);
         }
+    }
+}
+
+impl OpenFiles {
+    /// How many of them were emptied. One that was deleted fails: watchers would be blind for good.
+    pub(crate) fn emptied(&self) -> Result<usize, Failed> {
+        let mut emptied = 0;
+        for file in &self.0 {
+            let metadata = file.metadata()?;
+            if metadata.nlink() == 0 {
+                return Err("a file is gone".into());
+            }
+            emptied += usize::from(metadata.len() == 0);
+        }
+        Ok(emptied)
+    }
+
+    /// Waits until all of them are.
+    pub(crate) async fn must_be_emptied(&self) -> Result<(), Failed> {
+        let clock = SystemClock::shared();
+        let start = clock.monotonic();
+        while self.emptied()? < self.0.len() {
+            if clock.monotonic().saturating_sub(start) > LONGEST_WAIT {
+                return Err(format!("only {} files were emptied", self.emptied()?).into());
+            }
+            clock.sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
     }
 }
 

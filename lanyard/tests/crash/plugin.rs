@@ -30,6 +30,13 @@ pub(crate) struct Plugin {
     log: PathBuf,
 }
 
+/// When a process takes it to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    Now,
+    AnHourLater,
+}
+
 /// What a call came to.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -40,11 +47,11 @@ pub(crate) enum Answer {
 }
 
 impl Plugin {
-    /// Starts a process on the node in `dir` and waits until it serves.
-    pub(crate) async fn start(
+    /// Starts a process on the node in `dir`.
+    pub(crate) fn launch(
         dir: &Path,
         target: &Path,
-        staging: Staging,
+        (staging, start): (Staging, Start),
         crash: Option<Moment>,
     ) -> Result<Self, Failed> {
         let socket = dir.join("csi.sock");
@@ -63,15 +70,16 @@ impl Plugin {
         if staging == Staging::InPlace {
             command.env("LANYARD_MOUNT_IN_PLACE", "1");
         }
+        if start == Start::AnHourLater {
+            command.env("LANYARD_CLOCK_AHEAD", "3600");
+        }
         let output = fs::File::options().create(true).append(true).open(&log)?;
         let child = command.stdout(output.try_clone()?).stderr(output).stdin(Stdio::null()).spawn();
-        let mut plugin = Self { child: child?, socket, target: target.to_owned(), log };
-        plugin.serves().await?;
-        Ok(plugin)
+        Ok(Self { child: child?, socket, target: target.to_owned(), log })
     }
 
     /// Waits until a new process listens: the socket of a killed one is still there.
-    async fn serves(&mut self) -> Result<(), Failed> {
+    pub(crate) async fn serves(&mut self) -> Result<(), Failed> {
         let clock = SystemClock::shared();
         let start = clock.monotonic();
         loop {
@@ -79,12 +87,26 @@ impl Plugin {
                 return Ok(());
             }
             let ended = self.child.try_wait()?;
-            if ended.is_some() || clock.monotonic().saturating_sub(start) > LONGEST_START {
+            if ended.is_some() || clock.monotonic().saturating_sub(start) > LONGEST_WAIT {
                 let log = fs::read_to_string(&self.log).unwrap_or_default();
                 return Err(format!("the process does not serve ({ended:?}): {log}").into());
             }
             clock.sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Waits until the process has killed itself, though nobody calls it. A step that was not
+    /// reached fails the run.
+    pub(crate) async fn must_end_at(&mut self, moment: Moment) -> Result<(), Failed> {
+        let clock = SystemClock::shared();
+        let start = clock.monotonic();
+        while clock.monotonic().saturating_sub(start) <= LONGEST_WAIT {
+            if let Some(ended) = self.child.try_wait()? {
+                return Answer::CutOff(ended).must_be_cut_off_at(moment);
+            }
+            clock.sleep(Duration::from_millis(5)).await;
+        }
+        Err(format!("step `{moment}` was not reached: the process lives").into())
     }
 
     /// Orders the volume. Another version is another attribute of it, so that a mounted volume is
@@ -202,4 +224,4 @@ impl Answer {
 const VOLUME: &str = "csi-0123456789abcdef";
 
 /// The machine may have much else to do.
-const LONGEST_START: Duration = Duration::from_mins(1);
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_mins(1);

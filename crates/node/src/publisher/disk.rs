@@ -63,10 +63,13 @@ impl Found {
     ) -> Option<Mounted> {
         let Self { id, mut volume, marker } = self;
         let mount = Mount::taken_over(place.path());
-        if marker.is_none()
-            && let Err(error) = mount.harden()
-        {
-            tracing::warn!(error = causes(&error), "a volume of another driver keeps its options");
+        // Another driver goes on with its own volumes until the kubelet orders them from us.
+        if marker.is_none() && order.is_some() {
+            desk.fuse.reach(Step::Harden);
+            if let Err(error) = mount.harden() {
+                let error = causes(&error);
+                tracing::warn!(error, "a volume of another driver keeps its options");
+            }
         }
         volume.lies_on(mount);
         let now = desk.clock.now();

@@ -36,7 +36,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     for flag in args.without_meaning.given() {
         tracing::warn!(flag, "this flag has no effect here");
     }
-    let clock = SystemClock::shared();
+    let clock = clock(&environment)?;
     let readiness = Readiness::default();
     let metrics = NodeMetrics::new(SharedClock::clone(&clock));
     let mut beside = Beside::default();
@@ -265,6 +265,22 @@ fn socket_settings(args: &ProviderArgs) -> SocketSettings {
 
 const fn overrides(args: &ProviderArgs) -> PodOverrides {
     if args.pod_overrides_parameters.0 { PodOverrides::Allowed } else { PodOverrides::Refused }
+}
+
+#[cfg(not(feature = "crash-points"))]
+#[expect(clippy::unnecessary_wraps, reason = "what is added for the crash matrix can be misspelt")]
+fn clock(_environment: &Environment) -> Result<SharedClock, CommandError> {
+    Ok(SystemClock::shared())
+}
+
+#[cfg(feature = "crash-points")]
+fn clock(environment: &Environment) -> Result<SharedClock, CommandError> {
+    let Some(seconds) = &environment.clock_ahead else { return Ok(SystemClock::shared()) };
+    let seconds = seconds.parse().map_err(|error: std::num::ParseIntError| {
+        CommandError::invalid("LANYARD_CLOCK_AHEAD").because(&error)
+    })?;
+    let ahead = Duration::from_secs(seconds);
+    Ok(Arc::new(super::later::LaterClock { clock: SystemClock::shared(), ahead }))
 }
 
 #[cfg_attr(
