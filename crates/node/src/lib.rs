@@ -48,6 +48,7 @@ pub mod rotation;
 mod server;
 mod step;
 mod sync;
+mod target;
 mod volume;
 
 pub use budget::{NoRoom, Purpose};

@@ -208,6 +208,9 @@ impl fmt::Display for MountOperation {
 
 /// Whether something is mounted on `dir`: its device, or else its inode, tells it from an entry
 /// of its parent. No bind mount of a parent's own directory stands under a volume.
+///
+/// The publisher asks more of what stands at a target, and of the kernel: which mount it is, by an
+/// open handle (`publisher::place`, Linux 5.8). A [`Mount`] has to do with less.
 fn is_mount_point(dir: &Path) -> Result<bool, Errno> {
     let own = rustix::fs::lstat(dir)?;
     let parent = rustix::fs::lstat(dir.join(".."))?;

@@ -4,7 +4,7 @@
 //! privileged process nowhere.
 
 use std::os::fd::OwnedFd;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     self, AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags,
@@ -16,6 +16,7 @@ use crate::directory::{Directory, DiskError, Operation, failure};
 use crate::fuse::Fuse;
 use crate::mount::{MountError, MountOperation};
 use crate::mount_table::MountTable;
+use crate::target::parse_below;
 
 /// Where a volume is, or shall be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,11 +60,8 @@ impl Place {
     /// The place that `target` names; nothing where it is not below `kubelet_dir` or not in its
     /// shortest form.
     pub(crate) fn parse(kubelet_dir: &Path, target: &Path) -> Option<Self> {
-        let below = target.strip_prefix(kubelet_dir).ok()?;
-        let is_clean = below.components().all(|part| matches!(part, Component::Normal(_)))
-            && target.components().collect::<PathBuf>().as_os_str() == target.as_os_str();
-        let is_some = below.components().next().is_some();
-        (is_clean && is_some).then(|| Self {
+        let below = parse_below(kubelet_dir, target).ok()?;
+        Some(Self {
             kubelet_dir: kubelet_dir.to_owned(),
             below: below.to_owned(),
             path: target.to_owned(),
@@ -244,25 +242,5 @@ mod tests {
     fn a_kernel_on_which_mounts_are_told_apart_is_able() {
         assert!(is_kernel_able(Path::new("/")));
         assert!(is_kernel_able(Path::new("/absent")));
-    }
-
-    #[test]
-    fn only_a_clean_path_below_the_directory_of_the_kubelet_is_a_place() {
-        let parse = |target: &str| Place::parse(Path::new("/var/lib/kubelet"), Path::new(target));
-        assert!(parse("/var/lib/kubelet/pods/a/volumes/kubernetes.io~csi/v/mount").is_some());
-        for target in [
-            "/var/lib/kubelet",
-            "/var/lib/kubelet/",
-            "/var/lib/kubelet/pods/../../../etc",
-            "/var/lib/kubelet/./pods",
-            "/var/lib/kubelet//pods",
-            "/var/lib/kubelet/pods/",
-            "/var/lib/kubelets/pods",
-            "/etc/kubernetes",
-            "pods/a",
-            "",
-        ] {
-            assert!(parse(target).is_none(), "{target}");
-        }
     }
 }
