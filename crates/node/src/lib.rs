@@ -50,6 +50,7 @@ mod step;
 mod sync;
 mod target;
 mod volume;
+mod volume_attribute;
 
 pub use budget::{NoRoom, Purpose};
 pub use classes::{ClassError, ClassSource, MemoryClasses};

@@ -12,6 +12,7 @@ use super::MountOrder;
 use super::problem::{InvalidOrder, OrderProblem};
 use super::target::target_problem;
 use super::tokens::parse_tokens;
+use crate::volume_attribute::{CLASS, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS};
 
 /// What a request is held against.
 #[derive(Debug, Clone)]
@@ -202,17 +203,6 @@ fn is_object_name(text: &str) -> bool {
         && text.bytes().next().is_some_and(inner)
         && text.bytes().next_back().is_some_and(inner)
 }
-
-/// `volumeAttributes.secretProviderClass`: the class, in the pod's namespace.
-pub(super) const CLASS: &str = "secretProviderClass";
-pub(super) const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
-pub(super) const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
-pub(super) const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
-pub(super) const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
-
-/// Where a kubelet puts tokens: in the secrets from Kubernetes 1.35 with
-/// `serviceAccountTokenInSecrets` (KEP-5538), else in the volume's context.
-pub(super) const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
 
 /// The longest field of a CSI message, in bytes, where it says nothing else (CSI v1, "size limits").
 const MAX_VOLUME_ID: usize = 128;

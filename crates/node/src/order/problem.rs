@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use lanyard_vocabulary::OutcomeCode;
 
-use super::parse::{CLASS, POD_NAME};
 use super::tokens::TokensProblem;
+use crate::volume_attribute::{CLASS, POD_NAME};
 
 /// A request of the kubelet that cannot be served, with everything that is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -4,8 +4,10 @@ use lanyard_grpc::csi::volume_capability::{AccessType, BlockVolume, MountVolume}
 use lanyard_grpc::csi::{NodePublishVolumeRequest, VolumeCapability};
 use proptest::prelude::*;
 
-use super::parse::{CLASS, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS};
 use super::*;
+use crate::volume_attribute::{
+    CLASS, EPHEMERAL, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS,
+};
 
 const UID: &str = "6f1d1c1e-93c2-4a6e-8b3a-0f5a3f3e2d11";
 const MARKER: &str = "planted-4711";
@@ -31,7 +33,7 @@ fn request() -> NodePublishVolumeRequest {
         (POD_NAMESPACE, "clusters-a"),
         (POD_UID, UID),
         (SERVICE_ACCOUNT, "controller"),
-        ("csi.storage.k8s.io/ephemeral", "true"),
+        (EPHEMERAL, "true"),
     ];
     NodePublishVolumeRequest {
         volume_id: "csi-0f3a".to_owned(),

@@ -10,6 +10,10 @@ use std::collections::BTreeMap;
 use lanyard_api::SecretProviderClass;
 use lanyard_keyvault::Pod;
 
+use crate::volume_attribute::{
+    CLASS, EPHEMERAL, KUBELET, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, is_own,
+};
+
 /// Whether the attributes of a volume override the parameters of its class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PodOverrides {
@@ -19,19 +23,6 @@ pub enum PodOverrides {
     /// They do, as upstream: for clusters whose pods depend on it.
     Allowed,
 }
-
-/// `csi.storage.k8s.io/`: the keys that are the kubelet's.
-pub(crate) const KUBELET: &str = "csi.storage.k8s.io/";
-/// The volume attribute with the name of the class.
-pub(crate) const CLASS: &str = "secretProviderClass";
-/// The attribute with the tokens, in the provider protocol.
-pub(crate) const TOKENS: &str = "csi.storage.k8s.io/serviceAccount.tokens";
-pub(crate) const POD_NAME: &str = "csi.storage.k8s.io/pod.name";
-pub(crate) const POD_NAMESPACE: &str = "csi.storage.k8s.io/pod.namespace";
-pub(crate) const POD_UID: &str = "csi.storage.k8s.io/pod.uid";
-pub(crate) const SERVICE_ACCOUNT: &str = "csi.storage.k8s.io/serviceAccount.name";
-/// What else the kubelet says about a volume.
-const EPHEMERAL: &str = "csi.storage.k8s.io/ephemeral";
 
 impl PodOverrides {
     /// The class as it is for a volume with these attributes.
@@ -49,11 +40,6 @@ impl PodOverrides {
         parameters.extend(own.map(|(key, text)| (key.clone(), text.clone())));
         Cow::Owned(class)
     }
-}
-
-/// Whether a key is the user's to choose.
-fn is_own(key: &str) -> bool {
-    !key.starts_with(KUBELET) && key != CLASS
 }
 
 /// The attributes that another provider is told, without tokens: the parameters of the class and
@@ -86,6 +72,7 @@ pub(crate) fn told_attributes(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volume_attribute::TOKENS;
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect()

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use lanyard_api::SecretProviderClassPodStatus;
 
 use super::pod_slice::{PodSlice, VolumeSlice};
+use crate::volume_attribute::CLASS;
 
 /// Where the volumes of our driver are on this node.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +55,7 @@ pub(super) fn select_volume(
     let is_of_class = |volume: &&VolumeSlice| {
         volume.csi.as_ref().is_some_and(|csi| {
             let attributes = csi.volume_attributes.as_ref();
-            let named = attributes.and_then(|it| it.get("secretProviderClass"));
+            let named = attributes.and_then(|it| it.get(CLASS));
             csi.driver == place.driver && class.is_some() && named.map(String::as_str) == class
         })
     };

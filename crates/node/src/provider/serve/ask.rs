@@ -7,11 +7,11 @@ use lanyard_api::SecretProviderClass;
 use lanyard_grpc::provider::MountRequest;
 use lanyard_keyvault::{Pod, Proofs};
 
-use crate::provider::attributes::{
-    CLASS, KUBELET, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS,
-};
 use crate::provider::tokens::{JsonPlace, parse, parse_secrets, parse_tokens};
 use crate::provider::{FillRequest, ObjectVersion, Urgency};
+use crate::volume_attribute::{
+    CLASS, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_ACCOUNT, TOKENS, is_own,
+};
 
 /// What `secrets-store-sync-controller` sends instead of a target. A driver's is a directory of the
 /// kubelet.
@@ -48,7 +48,7 @@ pub(crate) enum AskProblem {
     #[error("the attribute `{0}` is missing")]
     Missing(&'static str),
     /// The tokens are not what a kubelet writes.
-    #[error("the attribute `csi.storage.k8s.io/serviceAccount.tokens` cannot be read: {0}")]
+    #[error("the attribute `{TOKENS}` cannot be read: {0}")]
     Tokens(JsonPlace),
 }
 
@@ -125,8 +125,7 @@ fn class_of(
     class.metadata.namespace = Some(namespace.to_owned());
     class.metadata.name = name;
     class.spec.provider = Some(SecretProviderClass::AZURE.to_owned());
-    let parameters =
-        attributes.iter().filter(|(key, _)| !key.starts_with(KUBELET) && *key != CLASS);
+    let parameters = attributes.iter().filter(|(key, _)| is_own(key));
     class.spec.parameters =
         Some(parameters.map(|(key, text)| (key.clone(), text.clone())).collect());
     class

@@ -6,9 +6,10 @@ use lanyard_grpc::provider::{MountRequest, MountResponse};
 use lanyard_keyvault::SecretBytes;
 
 use crate::path::FilePath;
-use crate::provider::attributes::{TOKENS, told_attributes};
+use crate::provider::attributes::told_attributes;
 use crate::provider::tokens::{secrets_text, tokens_text};
 use crate::provider::{FillRequest, FilledFile, Filling, ObjectVersion};
+use crate::volume_attribute::TOKENS;
 
 /// The mode that files get whose provider does not say one: 0644, in decimal.
 const PERMISSION: &str = "420";
