@@ -51,6 +51,7 @@ mod sync;
 mod target;
 mod volume;
 mod volume_attribute;
+mod wire_token;
 
 pub use budget::{NoRoom, Purpose};
 pub use classes::{ClassError, ClassSource, MemoryClasses};

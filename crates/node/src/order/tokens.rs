@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
-use jiff::Timestamp;
-use lanyard_keyvault::{SecretBytes, ServiceAccountToken, ServiceAccountTokens};
+use lanyard_keyvault::ServiceAccountTokens;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::error::Category;
+
+use crate::wire_token::WireToken;
 
 /// Why tokens cannot be read. Where and of what kind, never what stands there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -50,34 +50,14 @@ pub(super) fn parse_tokens(text: &str) -> Result<ServiceAccountTokens, TokensPro
             }
         }
     })?;
-    if tokens.values().any(|it| it.token.0.is_empty()) {
+    if tokens.values().any(|it| it.token.is_empty()) {
         return Err(TokensProblem::Empty);
     }
-    let token = |wire: WireToken| ServiceAccountToken {
-        token: Arc::new(wire.token.0),
-        expires: wire.expiration_timestamp,
-    };
-    let tokens = tokens.into_iter().map(|(audience, wire)| (audience, token(wire)));
+    let tokens = tokens.into_iter().map(|(audience, wire)| (audience, wire.into()));
     Ok(ServiceAccountTokens(tokens.collect()))
 }
 
 struct Tokens(BTreeMap<String, WireToken>);
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireToken {
-    token: WireSecret,
-    expiration_timestamp: Timestamp,
-}
-
-/// Wiped from the moment on that it was read.
-struct WireSecret(SecretBytes);
-
-impl<'de> Deserialize<'de> for WireSecret {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|text| Self(text.into()))
-    }
-}
 
 impl<'de> Deserialize<'de> for Tokens {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -3,88 +3,40 @@
 //! Nothing here repeats what it reads: a text that is not JSON may still be a token.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use jiff::Timestamp;
-use lanyard_keyvault::{
-    Proofs, PublishSecrets, SecretBytes, ServiceAccountToken, ServiceAccountTokens,
-};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use zeroize::Zeroizing;
+use lanyard_keyvault::{Proofs, PublishSecrets, ServiceAccountTokens};
+use serde::Deserialize;
 
-/// A text that is wiped.
-struct Wiped(Zeroizing<String>);
-
-impl Serialize for Wiped {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Wiped {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer).map(|text| Self(text.into()))
-    }
-}
-
-impl From<&SecretBytes> for Wiped {
-    fn from(secret: &SecretBytes) -> Self {
-        Self(String::from_utf8_lossy(secret.expose()).into_owned().into())
-    }
-}
-
-impl From<Wiped> for Arc<SecretBytes> {
-    fn from(text: Wiped) -> Self {
-        Self::new(text.0.as_bytes().to_vec().into())
-    }
-}
-
-/// A token as the kubelet writes it.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Written {
-    token: Wiped,
-    expiration_timestamp: Timestamp,
-}
+use crate::wire_token::{WireSecret, WireToken};
 
 /// Writes the tokens as the kubelet does; nothing where there is none.
 pub(crate) fn tokens_text(tokens: &ServiceAccountTokens) -> Option<String> {
-    let written: BTreeMap<&str, Written> = tokens
-        .0
-        .iter()
-        .map(|(audience, token)| {
-            let expiration_timestamp = token.expires;
-            let token = Wiped::from(token.token.as_ref());
-            (audience.as_str(), Written { token, expiration_timestamp })
-        })
-        .collect();
+    let written: BTreeMap<&str, WireToken> =
+        tokens.0.iter().map(|(audience, token)| (audience.as_str(), token.into())).collect();
     if written.is_empty() { None } else { serde_json::to_string(&written).ok() }
 }
 
 /// Writes the other secrets.
 pub(crate) fn secrets_text(secrets: &PublishSecrets) -> String {
-    let written: BTreeMap<&str, Wiped> =
+    let written: BTreeMap<&str, WireSecret> =
         secrets.0.iter().map(|(key, secret)| (key.as_str(), secret.as_ref().into())).collect();
     serde_json::to_string(&written).unwrap_or_else(|_error| "{}".to_owned())
 }
 
-/// Reads tokens. An empty text has none. The error says where the text breaks off and no more.
+/// Reads tokens: as leniently as upstream providers, where an order is strict. An empty text has
+/// none. The error says where the text breaks off and no more.
 pub(crate) fn parse_tokens(text: &str) -> Result<ServiceAccountTokens, JsonPlace> {
     if text.is_empty() {
         return Ok(ServiceAccountTokens::default());
     }
-    let written: BTreeMap<String, Written> = parse(text)?;
-    let token = |written: Written| ServiceAccountToken {
-        token: written.token.into(),
-        expires: written.expiration_timestamp,
-    };
-    let tokens = written.into_iter().map(|(audience, written)| (audience, token(written)));
+    let written: BTreeMap<String, WireToken> = parse(text)?;
+    let tokens = written.into_iter().map(|(audience, token)| (audience, token.into()));
     Ok(ServiceAccountTokens(tokens.collect()))
 }
 
 /// Reads a JSON object of texts, or `null`.
 pub(crate) fn parse_secrets(text: &str) -> Result<PublishSecrets, JsonPlace> {
-    let written: Option<BTreeMap<String, Wiped>> = parse(text)?;
+    let written: Option<BTreeMap<String, WireSecret>> = parse(text)?;
     let secrets = written.unwrap_or_default().into_iter();
     Ok(PublishSecrets(secrets.map(|(key, text)| (key, text.into())).collect()))
 }

@@ -1,0 +1,62 @@
+//! A ServiceAccount token in JSON, as kubelets, drivers and providers write it.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lanyard_keyvault::{SecretBytes, ServiceAccountToken};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::Zeroizing;
+
+/// A token, one of an object by audience. Fields that a newer kubelet may add are left alone.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireToken {
+    pub(crate) token: WireSecret,
+    expiration_timestamp: Timestamp,
+}
+
+impl From<&ServiceAccountToken> for WireToken {
+    fn from(token: &ServiceAccountToken) -> Self {
+        Self { token: token.token.as_ref().into(), expiration_timestamp: token.expires }
+    }
+}
+
+impl From<WireToken> for ServiceAccountToken {
+    fn from(wire: WireToken) -> Self {
+        Self { token: wire.token.into(), expires: wire.expiration_timestamp }
+    }
+}
+
+/// A text that is wiped from the moment on that it was read.
+pub(crate) struct WireSecret(Zeroizing<String>);
+
+impl WireSecret {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Serialize for WireSecret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for WireSecret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self(text.into()))
+    }
+}
+
+impl From<&SecretBytes> for WireSecret {
+    fn from(secret: &SecretBytes) -> Self {
+        Self(String::from_utf8_lossy(secret.expose()).into_owned().into())
+    }
+}
+
+impl From<WireSecret> for Arc<SecretBytes> {
+    /// Takes the buffer over; nothing is copied.
+    fn from(mut text: WireSecret) -> Self {
+        Self::new(std::mem::take(&mut *text.0).into())
+    }
+}
