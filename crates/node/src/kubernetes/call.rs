@@ -79,6 +79,24 @@ impl KubernetesApi {
         &self.clock
     }
 
+    /// Reads an object that may not be there.
+    pub(crate) async fn find<T, F, Fut>(
+        &self,
+        patience: Patience,
+        action: impl fmt::Display,
+        read: F,
+    ) -> Result<Option<T>, ApiError>
+    where
+        F: Fn() -> Fut,
+        Fut: Future<Output = Result<T, kube::Error>>,
+    {
+        match self.call(patience, action, read).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_absence() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes a call, again where another try may help.
     pub(crate) async fn call<T, F, Fut>(
         &self,

@@ -167,11 +167,7 @@ impl KubeReporter {
         let namespace = &report.pod.namespace;
         let statuses = self.statuses(namespace);
         let action = format!("read SecretProviderClassPodStatus {namespace}/{name}");
-        match self.api.call(Patience::USUAL, action, || statuses.get(name)).await {
-            Ok(status) => Ok(Some(status)),
-            Err(error) if error.is_absence() => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.api.find(Patience::USUAL, action, || statuses.get(name)).await
     }
 
     async fn apply(&self, desired: &SecretProviderClassPodStatus) -> Result<(), ApiError> {

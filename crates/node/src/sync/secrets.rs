@@ -202,11 +202,8 @@ impl Secrets {
     ) -> Result<Option<ObjectMeta>, ApiError> {
         let secrets = self.secrets(namespace);
         let action = format!("read the metadata of Secret {namespace}/{name}");
-        match self.api.call(Patience::USUAL, action, || secrets.get_metadata(name)).await {
-            Ok(partial) => Ok(Some(partial.metadata)),
-            Err(error) if error.is_absence() => Ok(None),
-            Err(error) => Err(error),
-        }
+        let partial = self.api.find(Patience::USUAL, action, || secrets.get_metadata(name)).await?;
+        Ok(partial.map(|partial| partial.metadata))
     }
 
     async fn fetch(&self, namespace: &str, name: &str) -> Result<Existing, ApiError> {
@@ -218,11 +215,10 @@ impl Secrets {
             let request = request.map_err(kube::Error::HttpError)?;
             self.api.client().request_text(request).await
         };
-        let text = match self.api.call(Patience::USUAL, &action, read).await {
-            Ok(text) => Zeroizing::new(text),
-            Err(error) if error.is_absence() => return Ok(Existing(None)),
-            Err(error) => return Err(error),
+        let Some(text) = self.api.find(Patience::USUAL, &action, read).await? else {
+            return Ok(Existing(None));
         };
+        let text = Zeroizing::new(text);
         match serde_json::from_str(&text) {
             Ok(secret) => Ok(Existing(Some(secret))),
             Err(error) => Err(ApiError::of(&kube::Error::SerdeError(error), action)),
