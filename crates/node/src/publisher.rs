@@ -53,9 +53,10 @@ use crate::provider::{Provider, Urgency};
 use crate::reporter::Reporter;
 use crate::rotation::{IntervalBounds, PollInterval, RotatingVolume, Volumes};
 use crate::step::Step;
+use contents::Supply;
 use decide::Plan;
 use disk::{Desk, Survey};
-use lane::{Lanes, Turn};
+use lane::{Account, Lanes, Turn};
 use mounted::Mounted;
 use place::Place;
 use tell::Failures;
@@ -374,21 +375,10 @@ impl Engine {
         place: Place,
         order: MountOrder,
     ) -> Result<(), PublishFailure> {
-        let mounted = match self.fetch(turn.left(), &order, Urgency::Mount, &[]).await {
-            Ok(supply) => {
-                let (desk, order) = (self.desk.clone(), order.clone());
-                let provider = Arc::clone(&supply.provider);
-                let account = turn.account(self.memory_limit());
-                let mount = move || disk::mount(&desk, place, order, supply, &account);
-                let mounted = blocking(mount).await?;
-                of_provider(provider, mounted)
-            }
-            Err(failure) => Err(failure),
-        };
-        let mounted = mounted.inspect_err(|failure| self.tell_failure(&order, failure))?;
-        *turn.mounted() = Some(mounted);
-        self.report_first(turn).await;
-        Ok(())
+        let (desk, known) = (self.desk.clone(), order.clone());
+        let mount =
+            move |supply, account: &Account| disk::mount(&desk, place, known, supply, account);
+        self.fill(turn, &order, mount).await
     }
 
     /// Fills a volume that is mounted already, in which nothing of ours is to be read yet.
@@ -398,25 +388,33 @@ impl Engine {
         (place, found): (Place, Option<disk::Found>),
         order: MountOrder,
     ) -> Result<(), PublishFailure> {
-        let mounted = match self.fetch(turn.left(), &order, Urgency::Mount, &[]).await {
+        let (desk, known) = (self.desk.clone(), order.clone());
+        let complete = move |supply, account: &Account| {
+            let lost = || PublishFailure::new(OutcomeCode::FailedToMount, "it went away");
+            let found = found.ok_or_else(lost)?;
+            let mut mounted = found.into_mounted(&desk, place, Some(known)).ok_or_else(lost)?;
+            disk::refill(&desk, &mut mounted, supply, account)?;
+            Ok(mounted)
+        };
+        self.fill(turn, &order, complete).await
+    }
+
+    /// Asks for what a volume shall hold, has it brought to its place, and tells what came of it.
+    async fn fill(
+        &self,
+        turn: &mut Turn,
+        order: &MountOrder,
+        bring: impl FnOnce(Supply, &Account) -> Result<Mounted, PublishFailure> + Send + 'static,
+    ) -> Result<(), PublishFailure> {
+        let mounted = match self.fetch(turn.left(), order, Urgency::Mount, &[]).await {
             Ok(supply) => {
-                let (desk, order) = (self.desk.clone(), order.clone());
                 let provider = Arc::clone(&supply.provider);
                 let account = turn.account(self.memory_limit());
-                let mounted = blocking(move || {
-                    let lost = || PublishFailure::new(OutcomeCode::FailedToMount, "it went away");
-                    let found = found.ok_or_else(lost)?;
-                    let mut mounted =
-                        found.into_mounted(&desk, place, Some(order)).ok_or_else(lost)?;
-                    disk::refill(&desk, &mut mounted, supply, &account)?;
-                    Ok(mounted)
-                })
-                .await?;
-                of_provider(provider, mounted)
+                of_provider(provider, blocking(move || bring(supply, &account)).await?)
             }
             Err(failure) => Err(failure),
         };
-        let mounted = mounted.inspect_err(|failure| self.tell_failure(&order, failure))?;
+        let mounted = mounted.inspect_err(|failure| self.tell_failure(order, failure))?;
         *turn.mounted() = Some(mounted);
         self.report_first(turn).await;
         Ok(())
