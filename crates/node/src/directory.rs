@@ -512,7 +512,8 @@ fn is_absence(error: &io::Error) -> bool {
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Removes the directory at `path` unless something is in it; one that is gone is fine.
+/// Removes the directory at `path` unless something is in it; one that is gone is fine. For a path
+/// that its owner chose: on one below the kubelet's directory somebody may have planted a link.
 pub(crate) fn remove_if_empty(path: &Path) -> Result<(), DiskError> {
     match fs::unlinkat(fs::CWD, path, AtFlags::REMOVEDIR) {
         Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),

@@ -72,7 +72,8 @@ impl GuardedProvider {
 impl Provider for GuardedProvider {
     async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
         // Parameters that cannot be read name nothing that could be judged or read. The provider
-        // says what is wrong with them.
+        // says what is wrong with them. It reads them again, and cannot read them otherwise: the
+        // seam carries the class, and not what one provider makes of it.
         let Ok(parameters) = request.class.parse_parameters() else {
             return self.inner.fill(request).await;
         };
