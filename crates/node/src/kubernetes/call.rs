@@ -11,7 +11,7 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::causes;
 
 use super::access::{AccessError, ApiAccess};
-use super::connections::Connections;
+use super::connections::{Connections, WatchConnection};
 use crate::metrics::NodeMetrics;
 
 /// The Kubernetes API as the node uses it. Clones share the connections.
@@ -70,8 +70,8 @@ impl KubernetesApi {
         self.connections.for_calls()
     }
 
-    /// The client for a watch; `subject` is what is watched.
-    pub(crate) fn client_to_watch(&self, subject: &str) -> &Client {
+    /// The connection of a watch; `subject` is what is watched.
+    pub(crate) fn connection_to_watch(&self, subject: &str) -> &WatchConnection {
         self.connections.for_watch(subject)
     }
 

@@ -1,8 +1,8 @@
 //! The connections to the Kubernetes API: HTTP/2, and few of them.
 //!
 //! A node that starts asks for hundreds of objects at once and then watches a namespace for every
-//! few of its pods. With HTTP/1.1 each watch would hold a connection, and each of those calls pay
-//! for a TLS handshake, which costs an API server more than the answer.
+//! few of its pods. With HTTP/1.1 each watch would hold a connection, and so would each of the calls
+//! at work, and a handshake costs an API server more than the answer.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{ClientBuilder, ConfigExt};
 use kube::{Client, Config};
 use rustls_pki_types::ServerName;
+use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
 use super::access::AccessError;
@@ -24,19 +25,43 @@ use super::access::AccessError;
 #[derive(Clone)]
 pub(super) struct Connections {
     calls: Client,
-    watches: Arc<[Client]>,
+    watches: Arc<[WatchConnection]>,
+}
+
+/// A connection that several watches share.
+pub(crate) struct WatchConnection {
+    client: Client,
+    opening: Mutex<()>,
+}
+
+impl WatchConnection {
+    const fn of(client: Client) -> Self {
+        Self { client, opening: Mutex::const_new(()) }
+    }
+
+    pub(crate) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Begins one watch after the other: only when the first has its connection, others can share
+    /// it. Who begins while there is none dials for itself.
+    pub(crate) async fn begin<T>(&self, watch: impl Future<Output = T>) -> T {
+        let _turn = self.opening.lock().await;
+        watch.await
+    }
 }
 
 impl Connections {
     /// Connections that are opened when something is asked.
     pub(super) fn of(config: &Config) -> Result<Self, AccessError> {
-        let watches: Result<Vec<_>, _> = (0..FOR_WATCHES).map(|_| client(config)).collect();
-        Ok(Self { calls: client(config)?, watches: watches?.into() })
+        let watch = || client(config, PINGS_OF_WATCHES).map(WatchConnection::of);
+        let watches: Result<Vec<_>, _> = (0..FOR_WATCHES).map(|_| watch()).collect();
+        Ok(Self { calls: client(config, PINGS_OF_CALLS)?, watches: watches?.into() })
     }
 
     /// Everything goes through this client.
     pub(super) fn shared(client: Client) -> Self {
-        Self { watches: Arc::from([client.clone()]), calls: client }
+        Self { watches: Arc::from([WatchConnection::of(client.clone())]), calls: client }
     }
 
     /// For whatever is over soon.
@@ -45,19 +70,28 @@ impl Connections {
     }
 
     /// For a watch; `subject` is what is watched.
-    pub(super) fn for_watch(&self, subject: &str) -> &Client {
+    pub(super) fn for_watch(&self, subject: &str) -> &WatchConnection {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
         let count = u64::try_from(self.watches.len()).unwrap_or(1);
         let place = usize::try_from(hasher.finish() % count).unwrap_or_default();
-        self.watches.get(place).unwrap_or(&self.calls)
+        &self.watches[place]
     }
 }
 
-fn client(config: &Config) -> Result<Client, AccessError> {
+/// How a connection is seen to be dead.
+#[derive(Debug, Clone, Copy)]
+struct Pings {
+    every: Duration,
+    timeout: Duration,
+}
+
+fn client(config: &Config, pings: Pings) -> Result<Client, AccessError> {
     let refused = |source: kube::Error| AccessError::Client { source: Box::new(source) };
     let mut http = HttpConnector::new();
     http.enforce_http(false);
+    // A frame must not wait for the acknowledgement of the one before it.
+    http.set_nodelay(true);
     let tls = config.rustls_client_config().map_err(refused)?;
     let mut https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
     if let Some(name) = &config.tls_server_name {
@@ -71,9 +105,10 @@ fn client(config: &Config) -> Result<Client, AccessError> {
     let client = legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())
-        .http2_keep_alive_interval(PING_EVERY)
-        .http2_keep_alive_timeout(PING_TIMEOUT)
-        .http2_keep_alive_while_idle(true)
+        // It counts from the last beginning, and a watch outlives it.
+        .pool_idle_timeout(None)
+        .http2_keep_alive_interval(pings.every)
+        .http2_keep_alive_timeout(pings.timeout)
         .build(connector);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -91,5 +126,12 @@ const FOR_WATCHES: usize = 4;
 
 /// Silence is ordinary on a watch, so a dead connection shows by its pings alone. Both times are
 /// client-go's.
-const PING_EVERY: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
+const PINGS_OF_WATCHES: Pings =
+    Pings { every: Duration::from_secs(30), timeout: Duration::from_secs(15) };
+/// A call that gets no answer must find its connection dead before its time is up, so that its next
+/// try has another one.
+const PINGS_OF_CALLS: Pings =
+    Pings { every: Duration::from_secs(4), timeout: Duration::from_secs(4) };
+
+#[cfg(test)]
+mod tests;

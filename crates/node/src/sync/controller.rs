@@ -80,8 +80,9 @@ impl SecretSync {
     /// Runs for ever. Dropping the future stops it; what is half done is found and finished by the
     /// next run.
     pub async fn run(mut self) {
-        let client = self.worker.api.client_to_watch(SecretProviderClassPodStatus::NODE_NAME);
-        let statuses = Api::<SecretProviderClassPodStatus>::all(client.clone());
+        let connection =
+            self.worker.api.connection_to_watch(SecretProviderClassPodStatus::NODE_NAME);
+        let statuses = Api::<SecretProviderClassPodStatus>::all(connection.client().clone());
         let label = node_label_value(&self.worker.settings.node);
         let selector = format!("{}={label}", SecretProviderClassPodStatus::NODE_NAME);
         let config = watcher::Config::default().labels(&selector);

@@ -119,10 +119,11 @@ impl Shared {
     async fn watch(&self, namespace: &str, mut version: String) -> Result<Ended, Stopped> {
         let action = || format!("watch SecretProviderClasses of {namespace}");
         let stopped = |version: &str, error| Stopped { version: Some(version.to_owned()), error };
-        let client = self.api.client_to_watch(namespace).clone();
+        let connection = self.api.connection_to_watch(namespace);
+        let client = connection.client().clone();
         let classes = Api::<SecretProviderClass>::namespaced(client, namespace);
         let parameters = WatchParams::default().timeout(WATCH_SECONDS);
-        let start = || classes.watch(&parameters, &version);
+        let start = || connection.begin(classes.watch(&parameters, &version));
         let events = self.api.call(Patience::ONE_TRY, action(), start).await;
         let events = events.map_err(|error| stopped(&version, error))?;
         let mut events = std::pin::pin!(events.into_stream());

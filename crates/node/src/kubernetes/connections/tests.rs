@@ -1,0 +1,115 @@
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::join_all;
+use http_body_util::Full;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::ServerConfig;
+use rustls_pki_types::PrivateKeyDer;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+
+/// An API server that speaks both versions of HTTP, and counts who connects.
+struct Server {
+    address: SocketAddr,
+    certificate: Vec<u8>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Server {
+    async fn start() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let names = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let certificate = names.self_signed(&key).unwrap().der().clone();
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&connections);
+        drop(tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+                drop(tokio::spawn(answer(acceptor.clone(), stream)));
+            }
+        }));
+        Self { address, certificate: certificate.to_vec(), connections }
+    }
+
+    fn config(&self) -> Config {
+        let url = format!("https://localhost:{}", self.address.port());
+        let mut config = Config::new(url.parse().unwrap());
+        config.root_cert = Some(vec![self.certificate.clone()]);
+        config
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+}
+
+async fn answer(acceptor: TlsAcceptor, stream: tokio::net::TcpStream) {
+    let Ok(stream) = acceptor.accept(stream).await else { return };
+    let service = tower::service_fn(|request: http::Request<hyper::body::Incoming>| async move {
+        let text = format!("{:?}", request.version());
+        Ok::<_, std::convert::Infallible>(http::Response::new(Full::<bytes::Bytes>::from(text)))
+    });
+    let server = auto::Builder::new(TokioExecutor::new());
+    drop(server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await);
+}
+
+async fn ask(client: &Client) -> String {
+    client.request_text(http::Request::get("/version").body(Vec::new()).unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn calls_at_one_time_share_a_connection() {
+    let server = Server::start().await;
+    let connections = Connections::of(&server.config()).unwrap();
+    assert_eq!(ask(connections.for_calls()).await, "HTTP/2.0");
+    let answers = join_all((0..30).map(|_| ask(connections.for_calls()))).await;
+    assert_eq!((answers.len(), server.connections()), (30, 1));
+}
+
+#[tokio::test]
+async fn watches_that_begin_at_one_time_dial_once_for_each_connection() {
+    let server = Server::start().await;
+    let connections = Connections::of(&server.config()).unwrap();
+    let namespaces: Vec<String> = (0..60).map(|number| format!("ocm-{number}")).collect();
+    let begun = namespaces.iter().map(|namespace| {
+        let connection = connections.for_watch(namespace);
+        connection.begin(ask(connection.client()))
+    });
+    assert!(join_all(begun).await.iter().all(|version| version == "HTTP/2.0"));
+    assert_eq!(server.connections(), FOR_WATCHES);
+}
+
+#[test]
+fn the_watches_of_a_full_node_fit_into_what_an_api_server_allows_on_a_connection() {
+    let config = Config::new("http://localhost:1".parse().unwrap());
+    let connections = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(async { Connections::of(&config).unwrap() });
+    let mut watches = [0_u32; FOR_WATCHES];
+    for number in 0..250 {
+        let chosen = connections.for_watch(&format!("ocm-{number}"));
+        let is_chosen = |it: &WatchConnection| std::ptr::eq(it, chosen);
+        watches[connections.watches.iter().position(is_chosen).unwrap()] += 1;
+    }
+    assert!(watches.iter().all(|count| *count < 100), "{watches:?}");
+}
