@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
 }
 
 /// How long CI runs each target.
-pub(crate) const SMOKE_SECONDS: u32 = 30;
+pub(crate) const SMOKE_SECONDS: u32 = 15;
 
 /// The targets of `fuzz/fuzz_targets`.
 pub(crate) const TARGETS: [&str; 7] = [
