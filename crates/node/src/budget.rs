@@ -19,6 +19,8 @@ pub(crate) struct Usage {
     /// What it holds, in bytes: its pages, and what its inodes take of the kernel's own memory.
     /// Retired generations keep their inodes for as long as the volume lives.
     pub(crate) held: u64,
+    /// What of that its inodes take.
+    pub(crate) names: u64,
     /// The size of its pages.
     pub(crate) page: u64,
 }
@@ -28,8 +30,8 @@ impl Usage {
         let page = stat.f_frsize.max(1);
         let pages = stat.f_blocks.saturating_sub(stat.f_bfree);
         let inodes = stat.f_files.saturating_sub(stat.f_ffree);
-        let held = pages.saturating_mul(page).saturating_add(inodes.saturating_mul(INODE));
-        Self { held, page }
+        let names = inodes.saturating_mul(INODE);
+        Self { held: pages.saturating_mul(page).saturating_add(names), names, page }
     }
 }
 
@@ -45,8 +47,19 @@ pub(crate) fn needed_for<'a>(
         let inodes = of_inodes(path.components().count().saturating_add(1));
         length.div_ceil(page).saturating_mul(page).saturating_add(link).saturating_add(inodes)
     };
-    let rest = of_inodes(LAYOUT_INODES).saturating_add(NOTE_ROOM);
-    files.into_iter().map(of_file).fold(rest, u64::saturating_add)
+    let (mut count, mut bytes) = (0_usize, of_inodes(LAYOUT_INODES));
+    for file in files {
+        count = count.saturating_add(1);
+        bytes = bytes.saturating_add(of_file(file));
+    }
+    bytes.saturating_add(note_room(count))
+}
+
+/// What the next note takes at most beside the last one, in bytes, where the volume has so many
+/// files: it names every object, and each object has a file.
+pub(crate) fn note_room(files: usize) -> u64 {
+    let objects = u64::try_from(files).unwrap_or(u64::MAX).saturating_mul(NOTE_OF_OBJECT);
+    NOTE_ROOM.saturating_add(objects)
 }
 
 /// Why a volume grows.
@@ -63,8 +76,19 @@ pub enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Growth {
     pub(crate) held: u64,
+    /// What it holds at least once the content of its retired generations is gone, which is gone
+    /// by itself.
+    pub(crate) lasting: u64,
     pub(crate) needed: u64,
     pub(crate) purpose: Purpose,
+}
+
+impl Growth {
+    /// Whether the volume holds more than its content can explain: what is mounted, and what is to
+    /// be. The rest are the names of retired generations, which it holds for as long as it lives.
+    const fn hoards(self) -> bool {
+        matches!(self.purpose, Purpose::Rotation) && self.held > self.needed.saturating_mul(2)
+    }
 }
 
 /// What all volumes of a node may hold together.
@@ -72,24 +96,42 @@ pub(crate) struct Growth {
 pub(crate) struct MemoryLimit(pub(crate) u64);
 
 impl MemoryLimit {
-    /// What is open for a purpose. The last quarter is for rotations: pods that start must not take
+    /// What is open for a volume. The last quarter is for rotations: pods that start must not take
     /// what running ones need to get their next certificate, for old and new lie side by side then.
-    const fn open_for(self, purpose: Purpose) -> u64 {
+    /// Nor must one that rotates again and again, since it would never give it back.
+    const fn open_for(self, growth: Growth) -> u64 {
+        match growth.purpose {
+            Purpose::Rotation if !growth.hoards() => self.0,
+            Purpose::Mount | Purpose::Rotation => self.0 - self.0 / 4,
+        }
+    }
+
+    /// Whether a volume would not fit though nothing else were there. One that could be mounted and
+    /// never rotate is not mounted: it would be noticed when its certificate ends.
+    const fn is_hopeless_for(self, growth: Growth) -> bool {
+        let Growth { lasting, needed, purpose, .. } = growth;
         match purpose {
-            Purpose::Mount => self.0 - self.0 / 4,
-            Purpose::Rotation => self.0,
+            Purpose::Mount => needed.saturating_mul(2) > self.0,
+            Purpose::Rotation => {
+                let settled = Growth { held: lasting, ..growth };
+                lasting.saturating_add(needed) > self.open_for(settled)
+            }
         }
     }
 
     /// Whether a volume may grow beside what all others hold; if so, what it takes from now on.
     pub(crate) const fn admit(self, others: u64, growth: Growth) -> Result<u64, NoRoom> {
-        let Growth { held, needed, purpose } = growth;
-        let limit = self.open_for(purpose);
+        let Growth { held, needed, purpose, .. } = growth;
+        let (limit, is_hopeless) = (self.open_for(growth), self.is_hopeless_for(growth));
         let own = held.saturating_add(needed);
-        if others.saturating_add(own) <= limit {
+        if others.saturating_add(own) <= limit && !is_hopeless {
             return Ok(own);
         }
-        Err(NoRoom { purpose, needed, used: others.saturating_add(held), limit })
+        // What keeps it out is all that there is, then.
+        let is_too_large = matches!(purpose, Purpose::Mount) && is_hopeless;
+        let limit = if is_too_large { self.0 } else { limit };
+        let used = others.saturating_add(held);
+        Err(NoRoom { purpose, needed, used, limit, is_hopeless, hoards: growth.hoards() })
     }
 }
 
@@ -106,13 +148,17 @@ pub(crate) trait Allowance {
 /// What a volume needs does not fit beside what the volumes of the node hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it needs up to {}; the volumes of this node hold {} together, and may hold {}{}",
+    "it needs up to {}{}; the volumes of this node hold {} together, and may hold {}{}",
     Amount(*needed),
+    if *is_hopeless && *purpose == Purpose::Mount { ", and as much again to rotate" } else { "" },
     Amount(*used),
     Amount(*limit),
     match purpose {
-        Purpose::Mount => " with a new one: the rest is kept for rotations",
-        Purpose::Rotation => "",
+        Purpose::Mount if !is_hopeless => " with a new one: the rest is kept for rotations",
+        Purpose::Rotation if *hoards => {
+            " with one that has rotated so often: the rest is kept for the others"
+        }
+        Purpose::Mount | Purpose::Rotation => "",
     }
 )]
 #[non_exhaustive]
@@ -125,12 +171,21 @@ pub struct NoRoom {
     pub used: u64,
     /// What they may hold together for this purpose, in bytes.
     pub limit: u64,
+    /// Whether it would not fit though nothing else were there.
+    pub is_hopeless: bool,
+    /// Whether it is refused what others would be given, because its retired generations hold more
+    /// than its content.
+    pub hoards: bool,
 }
 
 impl NoRoom {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
-        if self.is_hopeless() {
+        if self.hoards {
+            "restart the pod: a volume holds the names of every generation that it has retired for \
+             as long as it lives; or give the node plugin more memory \
+             (`linux.resources.limits.memory` of the chart, or `--volumes-memory-limit`)"
+        } else if self.is_hopeless {
             "ask for fewer or smaller objects in the SecretProviderClass, or give the node plugin \
              more memory: `linux.resources.limits.memory` of the chart, or `--volumes-memory-limit`"
         } else {
@@ -138,11 +193,6 @@ impl NoRoom {
              `--volumes-memory-limit`), ask for fewer or smaller objects, or spread the pods over \
              more nodes; `lanyard_node_volumes_memory_bytes` tells which classes hold how much"
         }
-    }
-
-    /// Whether it would not fit though nothing else were there.
-    pub const fn is_hopeless(&self) -> bool {
-        self.needed > self.limit
     }
 }
 
@@ -170,8 +220,12 @@ const INODE: u64 = 1024;
 /// `..data` and the next one, with one to spare.
 const LAYOUT_INODES: usize = 8;
 
-/// What the next note takes beside the last one, in bytes. Most are a page long.
+/// What a note takes that names no object, in bytes. Most are a page long.
 const NOTE_ROOM: u64 = 64 * 1024;
+
+/// What an object adds to it, in bytes: its type and name (127 at most in a vault), its version (32),
+/// four times (30 each), and how JSON names them.
+const NOTE_OF_OBJECT: u64 = 512;
 
 /// Links through `..data/` of at most 127 bytes take no page (`SHORT_SYMLINK_LEN` of `mm/shmem.c`).
 const LONGEST_INLINE_LINK: usize = 127 - "..data/".len();
@@ -187,23 +241,30 @@ mod tests {
     const KIB: u64 = 1024;
 
     fn growth(purpose: Purpose, held: u64, needed: u64) -> Growth {
-        Growth { held, needed, purpose }
+        Growth { held, lasting: held, needed, purpose }
     }
 
     #[test]
-    fn mounts_leave_a_quarter_to_rotations() {
+    fn mounts_and_hoards_leave_a_quarter_to_rotations() {
         use Purpose::{Mount, Rotation};
         let limit = MemoryLimit(100);
         // What the others hold, what the volume holds, what it needs, what it takes then.
         let cases = [
-            (Mount, 0, 0, 75, Some(75)),
-            (Mount, 0, 0, 76, None),
+            // One that could never rotate is not mounted.
+            (Mount, 0, 0, 50, Some(50)),
+            (Mount, 0, 0, 51, None),
+            (Mount, 25, 0, 50, Some(50)),
+            (Mount, 26, 0, 50, None),
             (Mount, 70, 0, 5, Some(5)),
             (Mount, 70, 1, 5, None),
             (Mount, 90, 0, 1, None),
             (Rotation, 70, 5, 25, Some(30)),
             (Rotation, 70, 5, 26, None),
             (Rotation, 0, 50, 50, Some(100)),
+            (Rotation, 40, 40, 20, Some(60)),
+            (Rotation, 40, 41, 20, None),
+            (Rotation, 14, 41, 20, Some(61)),
+            (Rotation, 15, 41, 20, None),
             (Rotation, u64::MAX, 1, 1, None),
             (Mount, 1, u64::MAX, u64::MAX, None),
         ];
@@ -223,21 +284,45 @@ mod tests {
             "it needs up to 1.5 MiB; the volumes of this node hold 47.0 MiB together, and may \
              hold 48.0 MiB with a new one: the rest is kept for rotations"
         );
-        assert!(!refused.is_hopeless() && refused.hint().contains("spread the pods"));
+        assert!(!refused.is_hopeless && refused.hint().contains("spread the pods"));
+        let refused = limit.admit(0, growth(Purpose::Mount, 0, 33 * MEBIBYTE)).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "it needs up to 33.0 MiB, and as much again to rotate; the volumes of this node hold \
+             0 KiB together, and may hold 64.0 MiB"
+        );
+        assert!(refused.is_hopeless && refused.hint().contains("fewer or smaller objects"));
         let rotation = growth(Purpose::Rotation, 100, 65 * MEBIBYTE);
         let refused = limit.admit(0, rotation).unwrap_err();
         assert!(
             refused.to_string().contains("hold 1 KiB together, and may hold 64.0 MiB"),
             "{refused}"
         );
-        assert!(refused.is_hopeless() && refused.hint().contains("fewer or smaller objects"));
+        assert!(refused.is_hopeless && refused.hint().contains("fewer or smaller objects"));
+        let hoard = growth(Purpose::Rotation, 5 * MEBIBYTE, 2 * MEBIBYTE);
+        let refused = limit.admit(47 * MEBIBYTE, hoard).unwrap_err();
+        assert!(refused.to_string().contains("48.0 MiB with one that has rotated"), "{refused}");
+        assert!(!refused.is_hopeless && refused.hint().contains("restart the pod"));
+    }
+
+    #[test]
+    fn a_rotation_is_hopeless_only_where_what_lasts_leaves_no_room() {
+        let limit = MemoryLimit(100);
+        // What the volume holds, what of it lasts, what it needs.
+        let cases =
+            [(80, 10, 40, false), (80, 60, 40, false), (80, 61, 40, true), (90, 90, 5, true)];
+        for (held, lasting, needed, expected) in cases {
+            let growth = Growth { held, lasting, needed, purpose: Purpose::Rotation };
+            let refused = limit.admit(0, growth).unwrap_err();
+            assert_eq!(refused.is_hopeless, expected, "{held} {lasting} {needed}");
+        }
     }
 
     #[test]
     fn a_file_takes_whole_pages_an_inode_for_each_name_and_a_page_for_a_long_link() {
         let needed = |path: &str, length| {
             let path: FilePath = path.parse().unwrap();
-            needed_for([(&path, length)], 4096) - needed_for([], 4096)
+            needed_for([(&path, length)], 4096) - needed_for([], 4096) - NOTE_OF_OBJECT
         };
         assert_eq!(needed("a", 0), 2 * KIB);
         assert_eq!(needed("a", 1), 2 * KIB + 4096);
@@ -270,7 +355,8 @@ mod tests {
                     }
                     Err(refused) => {
                         prop_assert_eq!(refused.used, others + held);
-                        prop_assert!(refused.used + needed > refused.limit);
+                        let twice = if refused.is_hopeless { needed } else { 0 };
+                        prop_assert!(refused.used + needed + twice > refused.limit);
                         held
                     }
                 };

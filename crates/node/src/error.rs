@@ -57,7 +57,7 @@ impl PublishError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Payload { .. } => false,
-            Self::NoRoom { source, .. } => !source.is_hopeless(),
+            Self::NoRoom { source, .. } => !source.is_hopeless,
             Self::Disk(error) => error.is_transient(),
             Self::Mount(error) => error.is_transient(),
         }

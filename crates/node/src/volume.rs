@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use lanyard_clock::SharedClock;
 use lanyard_keyvault::SecretBytes;
 
-use crate::budget::{Allowance, Growth, Purpose, Usage, needed_for};
+use crate::budget::{Allowance, Growth, Purpose, Usage, needed_for, note_room};
 use crate::compare::{Comparison, compare};
 use crate::directory::{Attributes, Directory, DiskError, Occupant, remove_if_empty};
 use crate::error::PublishError;
@@ -257,11 +257,14 @@ impl Volume {
         payload: &Payload<'_>,
         allowance: &dyn Allowance,
     ) -> Result<(), PublishError> {
-        let Usage { held, page } = self.directory.usage()?;
+        let Usage { held, names, page } = self.directory.usage()?;
         let files = payload.files().map(|entry| (&entry.path, bytes_of(entry.content)));
         let is_first = survey.generations.current.is_none();
         let purpose = if is_first { Purpose::Mount } else { Purpose::Rotation };
-        let growth = Growth { held, needed: needed_for(files, page), purpose };
+        let now = self.clock.now();
+        let is_settled = survey.generations.scrub_times().all(|(_, due)| due <= now);
+        let lasting = if is_settled { held } else { names };
+        let growth = Growth { held, lasting, needed: needed_for(files, page), purpose };
         let refused = |source| PublishError::NoRoom { dir: self.dir().to_owned(), source };
         allowance.claim(growth).map_err(refused)
     }
@@ -278,7 +281,7 @@ impl Volume {
         if let Some(mount) = &self.mount {
             self.directory.reach(Step::Grow);
             let lengths = payload.files().map(|entry| bytes_of(entry.content));
-            mount.reserve(lengths.chain([MARKER_ROOM]))?;
+            mount.reserve(lengths.chain([note_room(payload.files().count())]))?;
         }
         let generation = survey.generations.next(self.clock.now());
         if let Err(error) = self.write(&generation, payload, group) {
@@ -458,9 +461,7 @@ pub(crate) const MARKER_PATH: &str = "..lanyard/marker";
 /// The name under which the next [`MARKER`] is made.
 const NEXT_MARKER: &str = "marker_tmp";
 /// No note is longer, in bytes: nothing planted in its place fills our memory.
-pub(crate) const LONGEST_MARKER: u64 = 1024 * 1024;
-/// What is kept free for the next note, in bytes: it is written beside the last one.
-const MARKER_ROOM: u64 = 64 * 1024;
+pub(crate) const LONGEST_MARKER: u64 = 4 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

@@ -163,7 +163,7 @@ fn what_no_volume_can_hold_is_refused_before_any_work() {
     assert_eq!(parse(&listed(5, versions)).unwrap().len(), 5);
     assert_eq!(
         parse(&listed(500, versions)).unwrap_err(),
-        ["`objects` has 500000 files to write, and 5000 is the most"]
+        ["`objects` has 500000 files to write, and 4096 is the most"]
     );
     let text = format!("array:\n# {}\n", "x".repeat(256 * 1024));
     let problems = parse(&text).unwrap_err();

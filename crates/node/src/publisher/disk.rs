@@ -194,7 +194,8 @@ fn claim(
 ) -> Result<(), PublishFailure> {
     let page = length_of(rustix::param::page_size());
     let files = filling.files.iter().map(|file| (&file.path, length_of(file.content.len())));
-    let growth = Growth { held: 0, needed: needed_for(files, page), purpose: Purpose::Mount };
+    let needed = needed_for(files, page);
+    let growth = Growth { held: 0, lasting: 0, needed, purpose: Purpose::Mount };
     allowance
         .claim(growth)
         .map_err(|source| of_file(&PublishError::NoRoom { dir: place.path().to_owned(), source }))

@@ -102,7 +102,7 @@ impl PublishFailure {
             }
             PublishError::NoRoom { source, .. } => {
                 let failure = Self::new(OutcomeCode::VolumeMemoryExhausted, causes(error));
-                let retry = if source.is_hopeless() { RetryClass::Invalid } else { failure.retry };
+                let retry = if source.is_hopeless { RetryClass::Invalid } else { failure.retry };
                 Self { retry, ..failure }
             }
             _ if error.is_transient() => Self::new(code, causes(error)).told_as(Code::Unavailable),

@@ -165,6 +165,38 @@ async fn a_retired_generation_counts_until_it_is_truncated() {
 }
 
 #[tokio::test]
+async fn a_volume_that_rotates_without_end_leaves_the_others_room_to_rotate() {
+    let Some(node) = Node::new() else { return };
+    let (one, other) = (node.prepared("one"), node.prepared("other"));
+    let publisher = tight(&node);
+    let names: Vec<_> = (0..30).map(|number| format!("f{number}")).collect();
+    for target in [&one, &other] {
+        publisher.publish(order(target)).await.unwrap();
+    }
+    let (mut rotated, mut last) = (0, None);
+    for turn in 0..1000 {
+        let text = turn.to_string();
+        let files: Vec<_> = names.iter().map(|name| (name.as_str(), text.as_str())).collect();
+        node.provider.gives(&files, &text);
+        match publisher.refresh(&one, Urgency::Refresh).await {
+            Ok(_) => rotated += 1,
+            Err(failure) => last = Some(failure),
+        }
+        node.clock.advance(Duration::from_secs(62));
+        publisher.scrub(&one).await.unwrap();
+    }
+    assert!((3..1000).contains(&rotated), "{rotated}");
+    let text = last.unwrap().status_message();
+    assert!(text.contains("restart the pod"), "{text}");
+    let used = publisher.memory().used;
+    assert!(used <= 768 * 1024, "{used}");
+    gives(&node, "b", 100, "v2");
+    let refreshed = publisher.refresh(&other, Urgency::Refresh).await;
+    assert_eq!(refreshed.unwrap(), Refreshed::Changed);
+    assert_eq!(seen(&other), ("b".to_owned(), 100));
+}
+
+#[tokio::test]
 async fn volumes_of_an_earlier_process_count_and_stay_though_they_are_too_much() {
     let Some(node) = Node::new() else { return };
     let (one, other) = (node.prepared("one"), node.prepared("other"));
