@@ -77,7 +77,7 @@ impl Found {
         let shown = shown.map(|shown| shown.as_str().to_owned()).unwrap_or_default();
         let marker = match (marker, &order) {
             (Some(marker), _) if marker.generation == shown => marker,
-            (Some(marker), _) => Marker { generation: String::new(), check: None, ..marker },
+            (Some(marker), _) => marker.uncertified(),
             (None, Some(order)) => Marker::blank(order, now),
             (None, None) => return None,
         };
@@ -289,7 +289,9 @@ pub(super) fn refill(
     }
     published.generation.as_str().clone_into(&mut mounted.shown);
     contents.note(&order, &published, &mut mounted.marker, &mut mounted.clock);
+    mounted.swapped = published.changed == Changed::Content;
     note(desk, &mounted.volume, &mounted.marker)?;
+    mounted.swapped = false;
     Ok(Refilled { published, refusal })
 }
 

@@ -68,7 +68,8 @@ impl Mounted {
         }
     }
 
-    /// Whether the mount is the one that was looked at, and shows what it showed then. A few calls of the system, none of which reads content.
+    /// Whether the mount is the one that was looked at, and shows what it showed then. A few calls
+    /// of the system, none of which reads content.
     pub(super) fn is_intact(&self) -> bool {
         self.place.mount_id().is_ok_and(|id| id == Some(self.id))
             && self.volume.shows(&self.shown).unwrap_or(false)
@@ -80,8 +81,7 @@ impl Mounted {
         let Ok(Some(shown)) = self.volume.current() else { return };
         if shown.as_str() != self.shown {
             shown.as_str().clone_into(&mut self.shown);
-            self.marker.generation.clear();
-            self.marker.check = None;
+            self.marker = self.marker.clone().uncertified();
             self.swapped = true;
         }
     }
@@ -174,6 +174,12 @@ impl Marker {
             trouble: None,
             stale_since: None,
         }
+    }
+
+    /// The same where readers see another generation than the one that it certifies: what it says
+    /// of the content does not hold, and only the files can say what does.
+    pub(super) fn uncertified(self) -> Self {
+        Self { generation: String::new(), objects: Vec::new(), check: None, ..self }
     }
 
     /// Says what is wrong. Trouble of the same code goes on as it began: since when it is so and

@@ -99,6 +99,39 @@ async fn a_credential_of_upstream_is_not_replaced_by_an_older_one() {
 }
 
 #[tokio::test]
+async fn what_another_driver_wrote_into_our_volume_is_not_replaced_by_an_older_credential() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let gives = |not_before: &str, version: &str| {
+        node.provider.gives(&[("cert", &credential(not_before))], version);
+        node.provider.stamps(Stamps {
+            not_before: not_before.parse().ok(),
+            is_credential: true,
+            ..Stamps::default()
+        });
+    };
+    gives("2026-11-18T11:00:00Z", "v1");
+    node.start().publish(order(&target)).await.unwrap();
+    // Another driver has the volume for a while; our marker stays.
+    let theirs = credential("2026-11-20T11:00:00Z");
+    let generation = "..2026_11_21_13_00_00.3285412978";
+    fs::create_dir(target.join(generation)).unwrap();
+    fs::write(target.join(generation).join("cert"), &theirs).unwrap();
+    symlink(generation, target.join("..data_tmp")).unwrap();
+    fs::rename(target.join("..data_tmp"), target.join("..data")).unwrap();
+
+    gives("2026-11-19T11:00:00Z", "v2");
+    let publisher = node.start();
+    assert_eq!(publisher.recover().await.unwrap().volumes, 1);
+    assert_eq!(publisher.state(&target).unwrap().objects, []);
+    publisher.publish(order(&target)).await.unwrap();
+    publisher.refresh(&target, Urgency::Refresh).await.unwrap();
+    assert_eq!(read(&target, "cert"), theirs);
+    let refused = NoticeKind::Failed(OutcomeCode::CredentialOlder);
+    assert!(node.listener.kinds().contains(&refused), "{:?}", node.listener.kinds());
+}
+
+#[tokio::test]
 async fn a_volume_of_which_a_name_is_missing_is_not_called_whole() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");

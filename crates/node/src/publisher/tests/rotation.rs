@@ -338,3 +338,26 @@ async fn a_look_that_finds_nothing_new_wakes_nobody_who_watches_the_directory() 
     let heard = Reader::new(&queue, &mut buffer).next().map(|event| event.events());
     assert_eq!(heard.err(), Some(rustix::io::Errno::AGAIN));
 }
+
+#[tokio::test]
+async fn new_content_is_told_though_the_note_beside_it_could_not_be_written() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    let publisher = node.start();
+    publisher.publish(order(&target)).await.unwrap();
+    node.provider.gives(&[("cert", "two")], "v2");
+    // A note does not replace a directory.
+    let marker = target.join("..lanyard/marker");
+    fs::remove_file(&marker).unwrap();
+    fs::create_dir_all(marker.join("in-the-way")).unwrap();
+    let failure = publisher.refresh(&target, Urgency::Refresh).await.unwrap_err();
+    assert_eq!(failure.code, OutcomeCode::FileWriteError);
+    assert_eq!(read(&target, "cert"), "two");
+    assert!(!node.listener.kinds().contains(&NoticeKind::MountRotationComplete));
+
+    fs::remove_dir_all(&marker).unwrap();
+    let refreshed = publisher.refresh(&target, Urgency::Refresh).await.unwrap();
+    assert_eq!(refreshed, Refreshed::Changed);
+    assert!(node.listener.kinds().contains(&NoticeKind::MountRotationComplete));
+    assert_eq!(publisher.refresh(&target, Urgency::Refresh).await.unwrap(), Refreshed::Unchanged);
+}
