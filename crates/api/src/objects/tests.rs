@@ -160,7 +160,7 @@ fn what_no_volume_can_hold_is_refused_before_any_work() {
         ["`objects` has 501 entries, and 500 is the most"]
     );
     let versions = |_| "objectVersionHistory: 1000".to_owned();
-    assert_eq!(parse(&listed(5, versions)).unwrap().len(), 5);
+    assert_eq!(parse(&listed(4, versions)).unwrap().len(), 4);
     assert_eq!(
         parse(&listed(500, versions)).unwrap_err(),
         ["`objects` has 500000 files to write, and 4096 is the most"]
