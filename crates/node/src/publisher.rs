@@ -48,6 +48,7 @@ use crate::budget::MemoryLimit;
 use crate::classes::ClassSource;
 use crate::error::PublishError;
 use crate::fuse::Fuse;
+use crate::mount_table::MountTable;
 use crate::order::MountOrder;
 use crate::provider::{Provider, Urgency};
 use crate::reporter::Reporter;
@@ -286,6 +287,21 @@ impl Publisher {
     ) -> impl Fn() -> VolumesMemory + Send + Sync + 'static + use<> {
         let (lanes, limit) = (self.engine.lanes.clone(), self.engine.settings.memory_limit);
         move || VolumesMemory { used: lanes.memory(), limit }
+    }
+
+    /// Whether something is mounted at `target`, be it known to this process or not, and wherever
+    /// that is: also a request that is refused may be for a volume that a pod uses. What cannot be
+    /// looked at is taken for mounted.
+    pub(crate) async fn is_mounted(&self, target: &Path) -> bool {
+        if self.state(target).is_some() {
+            return true;
+        }
+        let (dir, target) = (self.engine.settings.kubelet_dir.clone(), target.to_owned());
+        let look = move || match Place::parse(&dir, &target) {
+            Some(place) => !matches!(place.mount_id(), Ok(None)),
+            None => MountTable::load().map_or(true, |table| table.layers(&target) > 0),
+        };
+        blocking(look).await.unwrap_or(true)
     }
 
     /// What is known about the volume at `target`.

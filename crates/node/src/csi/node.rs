@@ -75,11 +75,14 @@ impl Node for NodeService {
     ) -> Result<Response<NodePublishVolumeResponse>, Status> {
         let request = request.into_inner();
         let target = request.target_path.clone();
-        let order = self.rules.parse_publish(request).map_err(|refused| {
-            self.metrics.published(None, Err(OutcomeCode::InvalidRequest));
-            let is_mounted = self.publisher.state(Path::new(&target)).is_some();
-            refusal("publish", &refused, is_mounted)
-        })?;
+        let order = match self.rules.parse_publish(request) {
+            Ok(order) => order,
+            Err(refused) => {
+                self.metrics.published(None, Err(OutcomeCode::InvalidRequest));
+                let is_mounted = self.publisher.is_mounted(Path::new(&target)).await;
+                return Err(refusal("publish", &refused, is_mounted));
+            }
+        };
         let (volume, pod) = (order.volume_id.as_str(), order.pod.to_string());
         let span = tracing::info_span!("csi.publish", volume, pod, class = order.class_name);
         let published = self.publish(order).instrument(span).await;

@@ -132,6 +132,23 @@ async fn what_another_driver_wrote_into_our_volume_is_not_replaced_by_an_older_c
 }
 
 #[tokio::test]
+async fn a_mount_is_seen_though_this_process_does_not_know_it_and_wherever_it_is() {
+    let Some(node) = Node::new() else { return };
+    let target = node.prepared("v");
+    mounted_by_upstream(&target, "theirs");
+    let publisher = node.start();
+    assert!(publisher.is_mounted(&target).await);
+    assert!(!publisher.is_mounted(&node.target("other")).await);
+    // A process that was told of another directory than the kubelet's.
+    let elsewhere = PublisherSettings::new("/var/lib/another", fixture::DRIVER);
+    let real = target.canonicalize().unwrap();
+    let publisher = node.start_with(elsewhere);
+    assert!(publisher.is_mounted(&real).await);
+    assert!(!publisher.is_mounted(&real.join("..")).await);
+    assert!(!publisher.is_mounted(Path::new("")).await);
+}
+
+#[tokio::test]
 async fn a_volume_of_which_a_name_is_missing_is_not_called_whole() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");
