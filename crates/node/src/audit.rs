@@ -22,8 +22,9 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
@@ -148,14 +149,13 @@ impl AuditTrail {
         false
     }
 
-    /// Waits until everything that was recorded so far is written, or has failed to be. Blocks the
-    /// thread.
+    /// Waits until everything that was recorded so far is written, or has failed to be, and for two
+    /// seconds at most: a disk that hangs keeps no process from its end. Blocks the thread.
     pub fn flush(&self) {
-        let Some(queue) = self.0.as_ref().and_then(|shared| shared.queue.as_ref()) else { return };
-        let (done, wait) = sync_channel(1);
-        if queue.send(Message::Flush(done)).is_ok() {
-            // A writer that ended has nothing more to write.
-            let _ = wait.recv();
+        if let Some(shared) = &self.0
+            && !shared.flush(LONGEST_FLUSH)
+        {
+            tracing::error!("the audit trail is not written in time; its last lines may be lost");
         }
     }
 }
@@ -185,11 +185,37 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Whether the writer has done what it could within `limit`.
+    fn flush(&self, limit: Duration) -> bool {
+        let Some(queue) = self.queue.clone() else { return true };
+        let (done, wait) = sync_channel(1);
+        match queue.try_send(Message::Flush(done)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(message)) => {
+                let asking = std::thread::Builder::new().name("audit-flush".to_owned());
+                // A writer that has ended by then takes nothing.
+                if asking.spawn(move || drop(queue.send(message))).is_err() {
+                    return false;
+                }
+            }
+            Err(TrySendError::Disconnected(_)) => return true,
+        }
+        // A writer that ended has nothing more to write.
+        !matches!(wait.recv_timeout(limit), Err(RecvTimeoutError::Timeout))
+    }
+}
+
+/// How long the last lines are waited for.
+const LONGEST_FLUSH: Duration = Duration::from_secs(2);
+
 impl Drop for Shared {
-    /// Writes what is left.
+    /// Writes what is left, unless the file hangs.
     fn drop(&mut self) {
+        let is_flushed = self.flush(LONGEST_FLUSH);
         drop(self.queue.take());
         if let Some(writer) = self.writer.lock().take()
+            && is_flushed
             && writer.join().is_err()
         {
             tracing::error!("the audit trail's writer ended early");

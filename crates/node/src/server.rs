@@ -47,7 +47,7 @@ pub struct NodeServerSettings {
     pub csi_socket: PathBuf,
     /// How the kubelet finds the driver; nothing where somebody else registers it.
     pub registration: Option<RegistrationSettings>,
-    /// How long calls in flight may take when the process ends.
+    /// How long calls in flight may take when the process ends, those of all sockets together.
     pub drain: Duration,
 }
 
@@ -102,6 +102,7 @@ impl NodeServer {
     /// driver. Everything is ended in order in those cases too.
     pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
         let (serving, registering) = (End::default(), End::default());
+        let (clock, drain) = (SharedClock::clone(&self.parts.clock), self.settings.drain);
         let (reporter, health) = health_reporter();
         let mut registrar = JoinSet::new();
         if let Some(settings) = &self.settings.registration {
@@ -128,9 +129,11 @@ impl NodeServer {
             Some(ended) = doors.join_next() => ended.map_err(ServeError::from).flatten(),
             () = health::report(reporter, &self.registration) => Ok(()),
         };
-        registering.begin();
+        // One for all: what the kubelet still asks of the registration is taken from the rest.
+        let deadline = clock.monotonic().saturating_add(drain);
+        registering.begin(deadline);
         let unregistered = all(registrar).await;
-        serving.begin();
+        serving.begin(deadline);
         let drained = all(doors).await;
         outcome.and(unregistered).and(drained)
     }
@@ -169,7 +172,6 @@ impl NodeServer {
             gate,
             opens_gate: true,
             ending,
-            drain: self.settings.drain,
             metrics: self.parts.metrics.clone(),
             clock: SharedClock::clone(&self.parts.clock),
         }
@@ -192,7 +194,7 @@ impl NodeServer {
         door.opens_gate = false;
         async move {
             tokio::select! {
-                () = ending.begun() => return Ok(()),
+                _ = ending.begun() => return Ok(()),
                 () = gate.others_open() => {}
             }
             let routes = Routes::new(RegistrationServer::new(service.clone()));

@@ -225,3 +225,28 @@ fn what_is_remembered_is_bounded_and_the_oldest_goes_first() {
     assert!(!recent.insert(&read("secret/1")));
     assert!(recent.insert(&read("secret/0")));
 }
+
+/// A file that hangs until it is let go.
+#[derive(Debug)]
+struct Hanging(Receiver<()>);
+
+impl LineOutput for Hanging {
+    fn write_line(&mut self, _line: &str) -> io::Result<()> {
+        self.0.recv().map_err(io::Error::other)
+    }
+}
+
+#[test]
+fn a_file_that_hangs_is_not_waited_for_without_end_even_where_the_queue_is_full() {
+    let (let_go, held) = sync_channel(0);
+    let trail = AuditTrail::over(Box::new(Hanging(held)), Chain::default(), clock()).unwrap();
+    let shared = trail.0.as_ref().unwrap();
+    let shortly = Duration::from_millis(5);
+    assert!(!shared.flush(shortly));
+    for number in 0..=WAITING_LINES {
+        trail.record(read(&number.to_string()));
+    }
+    assert!(*shared.overflown.lock() > 0 && !shared.flush(shortly));
+    drop(let_go);
+    assert!(shared.flush(Duration::from_mins(1)), "what cannot be written is not waited for");
+}

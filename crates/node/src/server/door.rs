@@ -29,8 +29,6 @@ pub(super) struct Door {
     /// Whether the gate is open as soon as the socket listens.
     pub(super) opens_gate: bool,
     pub(super) ending: Ending,
-    /// How long calls in flight may take at the end.
-    pub(super) drain: Duration,
     pub(super) metrics: NodeMetrics,
     pub(super) clock: SharedClock,
 }
@@ -46,16 +44,18 @@ impl Door {
                 self.gate.open();
             }
             let ended = tokio::select! {
-                () = self.ending.begun() => true,
-                () = self.lost(&file) => false,
+                deadline = self.ending.begun() => Some(deadline),
+                () = self.lost(&file) => None,
                 ended = &mut serving => return Err(self.broken(ended?)),
             };
-            self.gate.close(if ended { "the process ends" } else { "the socket was removed" });
+            let reason =
+                if ended.is_some() { "the process ends" } else { "the socket was removed" };
+            self.gate.close(reason);
             // Nobody new comes in; who is in is served.
             drop(file);
             drop(close);
-            if ended {
-                return self.drain(serving).await;
+            if let Some(deadline) = ended {
+                return self.drain(serving, deadline).await;
             }
             tracing::warn!(socket = %self.path.display(), "the socket was removed and is made again");
         }
@@ -82,7 +82,7 @@ impl Door {
                 Err(error) => return Err(error.into()),
             }
             tokio::select! {
-                () = self.ending.begun() => return Ok(None),
+                _ = self.ending.begun() => return Ok(None),
                 () = self.clock.sleep(LOOK_EVERY) => {}
             }
         }
@@ -106,13 +106,15 @@ impl Door {
         }
     }
 
-    async fn drain(&self, mut serving: Serving) -> Result<(), ServeError> {
+    async fn drain(&self, mut serving: Serving, deadline: Duration) -> Result<(), ServeError> {
+        let left = deadline.saturating_sub(self.clock.monotonic());
         tokio::select! {
+            biased;
             ended = &mut serving => {
                 ended?.map_err(|source| self.broken(Err(source)))
             }
-            () = self.clock.sleep(self.drain) => {
-                let (socket, waited) = (self.path.display(), self.drain);
+            () = self.clock.sleep(left) => {
+                let (socket, waited) = (self.path.display(), left);
                 tracing::warn!(%socket, ?waited, "calls in flight are left unanswered");
                 serving.abort();
                 Ok(())

@@ -1,18 +1,21 @@
 //! The end of parts of the process, in order.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
-/// Begins the end of a part. Dropping it begins it as well.
+/// Begins the end of a part. Dropping it begins it as well, and leaves no time.
 #[derive(Debug, Default)]
-pub(super) struct End(watch::Sender<bool>);
+pub(super) struct End(watch::Sender<Option<Duration>>);
 
 /// Sees the end begin.
 #[derive(Debug, Clone)]
-pub(super) struct Ending(watch::Receiver<bool>);
+pub(super) struct Ending(watch::Receiver<Option<Duration>>);
 
 impl End {
-    pub(super) fn begin(&self) {
-        self.0.send_replace(true);
+    /// What is at work may go on until the monotonic clock says `deadline`.
+    pub(super) fn begin(&self, deadline: Duration) {
+        self.0.send_replace(Some(deadline));
     }
 
     pub(super) fn ending(&self) -> Ending {
@@ -21,10 +24,12 @@ impl End {
 }
 
 impl Ending {
-    /// Returns when the end has begun. Nothing is lost if it is dropped.
-    pub(super) async fn begun(&self) {
+    /// Returns when the end has begun, and says when it is to be reached. Nothing is lost if it is
+    /// dropped.
+    pub(super) async fn begun(&self) -> Duration {
         let mut ending = self.0.clone();
         // Without anybody who could begin the end, it has begun.
-        drop(ending.wait_for(|begun| *begun).await);
+        let begun = ending.wait_for(Option::is_some).await;
+        begun.ok().and_then(|deadline| *deadline).unwrap_or_default()
     }
 }
