@@ -10,6 +10,7 @@ pub(crate) mod render;
 pub(crate) mod up;
 
 use std::future::Future;
+use std::time::Duration;
 
 #[cfg(feature = "emulator")]
 use crate::cli::AzureCommand;
@@ -50,12 +51,20 @@ fn block_on_threads(most: usize, work: impl Future<Output = CommandResult>) -> C
 /// The node plugin waits for others almost always, and each thread costs memory on every node.
 const NODE_THREADS: usize = 4;
 
+/// How long blocking work may go on after a command has ended.
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
 fn run_on(
     builder: &mut tokio::runtime::Builder,
     work: impl Future<Output = CommandResult>,
 ) -> CommandResult {
     match builder.build() {
-        Ok(runtime) => runtime.block_on(work),
+        Ok(runtime) => {
+            let outcome = runtime.block_on(work);
+            // Work that blocks cannot be called off: a disk that hangs keeps no process from its end.
+            runtime.shutdown_timeout(LONGEST_REST);
+            outcome
+        }
         Err(error) => {
             Err(CommandError::unavailable("the runtime cannot be started").because(&error))
         }

@@ -19,6 +19,13 @@ pub(super) struct Claim {
 }
 
 impl Claim {
+    /// Keeps it until the process ends: work on a volume that blocks goes on after everything else
+    /// has ended, and the next process must not write beside it. So it is leaked on purpose; the
+    /// kernel gives it back.
+    pub(super) fn keep(self) {
+        let _until_the_end: &'static mut Self = Box::leak(Box::new(self));
+    }
+
     /// Waits until no other process has it, and says why it waits.
     pub(super) async fn wait(path: &Path, gate: &Gate, clock: &SharedClock) -> Self {
         let mut told = None;

@@ -1,5 +1,6 @@
 //! The node plugin, put together.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +11,12 @@ use lanyard_node::policy::PolicyKeeper;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
     CountedProvider, CountedReporter, KubernetesApi, NodeMetrics, NodeServer, NodeServerParts,
-    PodOverrides, ProviderRegistry, Publisher, PublisherParts, PublisherSettings, SecretSync,
-    ServedProvider, SocketProviders, SocketSettings,
+    PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings,
+    SecretSync, ServedProvider, SocketProviders, SocketSettings,
 };
 use lanyard_telemetry::{
-    BuildInfo, Gate, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, Remarks,
-    health_routes, metrics_routes,
+    BuildInfo, Gate, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness,
+    Remarks, health_routes, metrics_routes,
 };
 use lanyard_vocabulary::causes;
 
@@ -33,26 +34,22 @@ use crate::signals::Signals;
 pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResult {
     let settings = NodeSettings::resolve(&args)?;
     let mut signals = Signals::listen()?;
-    for flag in args.without_meaning.given() {
-        tracing::warn!(flag, "this flag has no effect here");
-    }
+    tell_odd(&args, &settings);
     let clock = clock(&environment)?;
     let readiness = Readiness::default();
     let metrics = NodeMetrics::new(SharedClock::clone(&clock));
     let mut beside = Beside::default();
-    let pages = Pages::bind(&args, &settings).await?;
+    let pages = tokio::select! {
+        pages = Pages::bind(&args, &settings, &clock) => pages?,
+        _ = signals.end() => return Ok(Exit::Good),
+    };
 
     let surroundings =
         Surroundings { environment: &environment, readiness: &readiness, metrics: &metrics };
     let cluster = Cluster::open(&args, &settings, &surroundings, &clock).await?;
     let (policy, audit) = policy(&args.policy, &metrics, &clock)?;
-    let azure = match args.providers.azure_provider {
-        AzureProviderKind::Socket => None,
-        AzureProviderKind::BuiltIn => {
-            let before = azure::Before { policy: &policy, audit: &audit, metrics: &metrics };
-            Some(azure::provider(&args, &environment, &before, &clock)?)
-        }
-    };
+    let before = azure::Before { policy: &policy, audit: &audit, metrics: &metrics };
+    let azure = built_in(&args, &environment, &before, &clock)?;
     let sockets =
         Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
     let registry =
@@ -81,19 +78,19 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let server = NodeServer::new(settings.server, parts);
     let liveness = server.liveness(settings.health_timeout);
     let health = (liveness, settings.health_path.as_str());
-    let ready = (readiness.clone(), remarks(&policy));
+    let ready = (readiness.clone(), remarks(&policy, settings.memory_remark));
     pages.serve(&mut beside, health, ready, &metrics, &clock);
 
     let gate = readiness.gate("volumes", "not looked at yet");
-    let _claim = tokio::select! {
-        claim = Claim::wait(&claimed, &gate, &clock) => claim,
+    tokio::select! {
+        claim = Claim::wait(&claimed, &gate, &clock) => claim.keep(),
         _ = signals.end() => {
             beside.end(drain, &clock).await;
             audit.flush();
             return Ok(Exit::Good);
         }
         part = beside.broken() => return Err(part.into_command_error()),
-    };
+    }
     recover(&publisher).await?;
     let rotator = Rotator::new(
         Arc::new(publisher),
@@ -112,6 +109,29 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     // It blocks until the last lines are written, and nothing else is to be done here.
     audit.flush();
     ended
+}
+
+/// Our own provider, unless another one has its socket.
+fn built_in(
+    args: &NodeArgs,
+    environment: &Environment,
+    before: &azure::Before<'_>,
+    clock: &SharedClock,
+) -> Result<Option<Arc<dyn Provider>>, CommandError> {
+    match args.providers.azure_provider {
+        AzureProviderKind::Socket => Ok(None),
+        AzureProviderKind::BuiltIn => azure::provider(args, environment, before, clock).map(Some),
+    }
+}
+
+/// Tells what is odd about the flags though they can be obeyed.
+fn tell_odd(args: &NodeArgs, settings: &NodeSettings) {
+    for flag in args.without_meaning.given() {
+        tracing::warn!(flag, "this flag has no effect here");
+    }
+    if let Some(remark) = &settings.memory_remark {
+        tracing::warn!("{remark}");
+    }
 }
 
 /// Serves until the end is asked for or a part broke. From then on everything together may take
@@ -188,14 +208,37 @@ struct Pages {
 }
 
 impl Pages {
-    async fn bind(args: &NodeArgs, settings: &NodeSettings) -> Result<Self, CommandError> {
-        let listen = async |address| {
-            Listening::bind(address)
-                .await
-                .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))
-        };
-        let metrics = listen(args.pages.metrics_addr).await?;
-        Ok(Self { metrics, health: listen(settings.health).await? })
+    /// Binds the pages, as soon as nobody else has their ports: on the network of the host the
+    /// process before this one has them until it has answered its last call.
+    async fn bind(
+        args: &NodeArgs,
+        settings: &NodeSettings,
+        clock: &SharedClock,
+    ) -> Result<Self, CommandError> {
+        let metrics = Self::listen(args.pages.metrics_addr, clock).await?;
+        Ok(Self { metrics, health: Self::listen(settings.health, clock).await? })
+    }
+
+    async fn listen(
+        address: ListenAddress,
+        clock: &SharedClock,
+    ) -> Result<Option<Listening>, CommandError> {
+        let mut is_told = false;
+        loop {
+            match Listening::bind(address).await {
+                Err(error) if error.source.kind() == io::ErrorKind::AddrInUse => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!(hint = error.hint(), "{}; trying again", causes(&error));
+                    }
+                    clock.sleep(LOOK_EVERY).await;
+                }
+                bound => {
+                    return bound.map_err(|error| {
+                        CommandError::unavailable(causes(&error)).hint(error.hint())
+                    });
+                }
+            }
+        }
     }
 
     fn serve(
@@ -224,6 +267,9 @@ impl Pages {
     }
 }
 
+/// How soon it is noticed that a port is free.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 fn policy(
     args: &PolicyArgs,
     metrics: &NodeMetrics,
@@ -250,9 +296,11 @@ fn policy(
 }
 
 /// What is amiss though volumes are served.
-fn remarks(policy: &Arc<PolicyKeeper>) -> Remarks {
+fn remarks(policy: &Arc<PolicyKeeper>, memory: Option<String>) -> Remarks {
     let policy = Arc::clone(policy);
-    Remarks::default().with("policy", move || policy.warning())
+    Remarks::default()
+        .with("policy", move || policy.warning())
+        .with("memory of volumes", move || memory.clone())
 }
 
 /// The additional directories are searched first, as upstream does.

@@ -21,6 +21,8 @@ pub(super) struct NodeSettings {
     pub(super) volume_content_limit: u64,
     /// How much memory all volumes may hold together; nothing where that is left to the default.
     pub(super) volumes_memory_limit: Option<u64>,
+    /// Why that is not what was asked for, if it is not.
+    pub(super) memory_remark: Option<String>,
     /// Where the health pages are.
     pub(super) health: ListenAddress,
     pub(super) health_path: String,
@@ -41,11 +43,13 @@ impl NodeSettings {
             return Err(CommandError::invalid(problems.join("; "))
                 .hint("`lanyard node --help` lists every flag with its default"));
         }
+        let (volumes_memory_limit, memory_remark) = volumes_memory_limit(&args.volumes);
         Ok(Self {
             server: server(args),
             rotator: rotator(args),
             volume_content_limit: args.volumes.volume_content.bytes(),
-            volumes_memory_limit: volumes_memory_limit(&args.volumes),
+            volumes_memory_limit,
+            memory_remark,
             health: match args.pages.healthz_port {
                 0 => ListenAddress::Off,
                 port => ListenAddress::At(SocketAddr::new(args.pages.healthz_addr, port)),
@@ -88,15 +92,6 @@ fn problems(args: &NodeArgs) -> Vec<String> {
     if !path.starts_with('/') || path == "/readyz" || !path.chars().all(named) {
         problems.push(format!("--healthz-path `{path}` is no path of a page of its own"));
     }
-    let volumes = &args.volumes;
-    if let Some((own, whole)) = volumes.volumes_memory.zip(volumes.container_memory)
-        && own >= whole
-    {
-        problems.push(format!(
-            "--volumes-memory-limit {own} leaves nothing of --container-memory-limit {whole} to the \
-             process itself"
-        ));
-    }
     let external = args.providers.azure_provider == AzureProviderKind::Socket;
     if external && args.providers.provider_socket.is_some() {
         problems.push(
@@ -136,10 +131,21 @@ fn server(args: &NodeArgs) -> NodeServerSettings {
 }
 
 /// Half of the container's memory is the process's own: what it has read and not written yet, its
-/// caches, and the kernel's buffers.
-fn volumes_memory_limit(args: &VolumeArgs) -> Option<u64> {
+/// caches, and the kernel's buffers. Who asks for volumes as large as the container gets that half
+/// too, and is told: a node on which no pod starts would be worse.
+fn volumes_memory_limit(args: &VolumeArgs) -> (Option<u64>, Option<String>) {
     let half = args.container_memory.map(MemoryQuantity::half);
-    args.volumes_memory.or(half).map(MemoryQuantity::bytes)
+    if let Some((own, whole)) = args.volumes_memory.zip(args.container_memory)
+        && own >= whole
+    {
+        let half = whole.half();
+        let remark = format!(
+            "--volumes-memory-limit {own} leaves nothing of --container-memory-limit {whole} to the \
+             process itself: {half} is taken instead; give the container more, or the volumes less"
+        );
+        return (Some(half.bytes()), Some(remark));
+    }
+    (args.volumes_memory.or(half).map(MemoryQuantity::bytes), None)
 }
 
 fn rotator(args: &NodeArgs) -> RotatorSettings {

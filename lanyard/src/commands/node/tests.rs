@@ -69,14 +69,20 @@ fn what_is_not_said_is_safe() {
 fn volumes_get_half_of_the_container_unless_it_is_said_otherwise() {
     let limits = |flags: &[&str]| {
         let flags: Vec<_> = ["--nodeid=n"].iter().chain(flags).copied().collect();
-        NodeSettings::resolve(&parse(&flags).unwrap()).map(|it| it.volumes_memory_limit)
+        let settings = NodeSettings::resolve(&parse(&flags).unwrap()).unwrap();
+        (settings.volumes_memory_limit, settings.memory_remark)
     };
     let (container, volumes) = ("--container-memory-limit=128Mi", "--volumes-memory-limit=100Mi");
-    assert_eq!(limits(&[container]).unwrap(), Some(64 << 20));
-    assert_eq!(limits(&[container, volumes]).unwrap(), Some(100 << 20));
-    assert_eq!(limits(&[volumes]).unwrap(), Some(100 << 20));
-    let error = limits(&["--container-memory-limit=100Mi", volumes]).unwrap_err().to_string();
-    assert!(error.contains("--volumes-memory-limit 100Mi leaves nothing"), "{error}");
+    assert_eq!(limits(&[container]), (Some(64 << 20), None));
+    assert_eq!(limits(&[container, volumes]), (Some(100 << 20), None));
+    assert_eq!(limits(&[volumes]), (Some(100 << 20), None));
+    let (limit, remark) = limits(&["--container-memory-limit=100Mi", volumes]);
+    assert_eq!(limit, Some(50 << 20));
+    let remark = remark.unwrap();
+    assert!(
+        remark.contains("100Mi leaves nothing") && remark.contains("50Mi is taken"),
+        "{remark}"
+    );
 }
 
 #[test]

@@ -65,9 +65,28 @@ async fn the_process_ends_when_a_part_does_and_says_which() {
         while tokio::net::UnixStream::connect(&socket).await.is_err() {
             clock.sleep(Duration::from_millis(5)).await;
         }
-        Err(std::io::Error::other("no more descriptors"))
+        Err(io::Error::other("no more descriptors"))
     });
     let error = scene.serve(beside).await;
     assert!(error.contains("the metrics page could not go on: no more descriptors"), "{error}");
     assert!(error.contains("hint: nothing is lost"), "{error}");
+}
+
+#[tokio::test]
+async fn a_port_that_the_process_before_still_has_is_waited_for() {
+    let clock = SystemClock::shared();
+    let before = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = ListenAddress::At(before.local_addr().unwrap());
+    let a_while = async {
+        for _ in 0..16 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        listening = Pages::listen(address, &clock) => panic!("{listening:?}"),
+        () = a_while => {}
+    }
+    drop(before);
+    assert!(Pages::listen(address, &clock).await.unwrap().is_some());
 }
