@@ -9,7 +9,7 @@ use futures::FutureExt;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use lanyard_api::{ObjectEntry, ObjectKind, ObjectVersion, ProviderParameters};
 use lanyard_credential::RetryClass;
-use lanyard_vocabulary::{Hop, SecretName};
+use lanyard_vocabulary::{Hop, ObjectEncoding, SecretName};
 
 use crate::error::VaultError;
 use crate::history::{HistoryError, asked_version, select_history};
@@ -72,6 +72,14 @@ pub enum ReadError {
         #[source]
         source: HistoryError,
     },
+    /// The objects are more than a volume takes; those after it were not read.
+    #[error("with {object} the objects have more than the {limit} bytes that a volume takes")]
+    TooMuch {
+        /// The object with which it became too much.
+        object: ObjectReference,
+        /// What a volume takes, in bytes.
+        limit: u64,
+    },
 }
 
 impl ReadError {
@@ -80,7 +88,8 @@ impl ReadError {
         match self {
             Self::Object { object, .. }
             | Self::Versions { object, .. }
-            | Self::History { object, .. } => object,
+            | Self::History { object, .. }
+            | Self::TooMuch { object, .. } => object,
         }
     }
 
@@ -88,7 +97,7 @@ impl ReadError {
     pub fn vault(&self) -> Option<&VaultError> {
         match self {
             Self::Object { source, .. } | Self::Versions { source, .. } => Some(source),
-            Self::History { .. } => None,
+            Self::History { .. } | Self::TooMuch { .. } => None,
         }
     }
 
@@ -96,6 +105,9 @@ impl ReadError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::History { .. } => Some("enable a version, or correct objectVersion".to_owned()),
+            Self::TooMuch { .. } => {
+                Some("ask for fewer objects or versions in one SecretProviderClass".to_owned())
+            }
             Self::Object { source, .. } | Self::Versions { source, .. } => source.hint(),
         }
     }
@@ -215,36 +227,68 @@ pub async fn fetch_objects(
     parameters: &ProviderParameters,
     source: &dyn SecretSource,
 ) -> Result<Vec<FetchedObject>, ReadError> {
-    fetch_entries(&parameters.objects, &Unshared(source)).await
+    fetch_entries(&parameters.objects, &Unshared(source), u64::MAX).await
 }
 
-/// The same from any source of objects.
+/// The same from any source of objects, for a volume whose files may have `limit` bytes together.
+/// Once they cannot have less, nothing more is read: what is on its way counts for nobody's limit,
+/// and many volumes may be on theirs.
 pub(crate) async fn fetch_entries(
     entries: &[ObjectEntry],
     source: &dyn ObjectSource,
+    limit: u64,
 ) -> Result<Vec<FetchedObject>, ReadError> {
     let histories = fetch_histories(entries, source).await?;
     let wanted: Vec<Wanted<'_>> = wanted_objects(entries, &histories);
-    let mut distinct: Vec<&ObjectReference> = Vec::new();
+    let mut distinct: Vec<(&ObjectReference, Vec<&ObjectEntry>)> = Vec::new();
     let mut places: HashMap<&ObjectReference, usize> = HashMap::new();
     for want in &wanted {
-        places.entry(&want.object).or_insert_with(|| {
-            distinct.push(&want.object);
+        let place = *places.entry(&want.object).or_insert_with(|| {
+            distinct.push((&want.object, Vec::new()));
             distinct.len() - 1
         });
+        if let Some((_, entries)) = distinct.get_mut(place) {
+            entries.push(want.entry);
+        }
     }
     // Boxed one by one: a stream over a closure would keep callers from being `Send`.
     let mut reads = Vec::with_capacity(distinct.len());
-    for object in &distinct {
+    for (object, _) in &distinct {
         reads.push(read_object(object, source).boxed());
     }
-    let objects: Vec<Arc<VaultObject>> =
-        stream::iter(reads).buffered(CONCURRENT_READS).try_collect().await?;
+    let mut reads = stream::iter(reads).buffered(CONCURRENT_READS);
+    let mut objects: Vec<Arc<VaultObject>> = Vec::with_capacity(distinct.len());
+    let mut bytes = 0;
+    for (object, entries) in &distinct {
+        let Some(read) = reads.try_next().await? else { break };
+        let of_entries = entries.iter().map(|entry| least_content(entry, &read));
+        bytes = of_entries.fold(bytes, u64::saturating_add);
+        if bytes > limit {
+            return Err(ReadError::TooMuch { object: (*object).clone(), limit });
+        }
+        objects.push(read);
+    }
     let fetched = wanted.iter().filter_map(|want| {
         let object = Arc::clone(objects.get(*places.get(&want.object)?)?);
         Some(FetchedObject { entry: want.entry.clone(), place: want.place, object })
     });
     Ok(fetched.collect())
+}
+
+/// How many bytes the files of an entry have at least, once the object is decoded: nobody is refused
+/// for what only looks large.
+fn least_content(entry: &ObjectEntry, object: &VaultObject) -> u64 {
+    let bytes = match object {
+        VaultObject::Secret(secret) => {
+            let length = secret.value.expose().len();
+            let is_text = matches!(entry.encoding, None | Some(ObjectEncoding::Utf8));
+            // Two digits of hexadecimal are a byte, and a PKCS#12 comes out in other clothes.
+            if is_text && !secret.of_certificate { length } else { length / 2 }
+        }
+        VaultObject::Certificate(certificate) => certificate.der.len(),
+        VaultObject::Key(_) => 0,
+    };
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// One file's worth of reading.
@@ -327,4 +371,64 @@ async fn read_object(
 ) -> Result<Arc<VaultObject>, ReadError> {
     let read = source.object(object).await;
     read.map_err(|source| ReadError::Object { object: object.clone(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// A vault that gives a hundred bytes for every object, and counts.
+    #[derive(Default)]
+    struct Hundreds(AtomicUsize);
+
+    #[async_trait]
+    impl ObjectSource for Hundreds {
+        async fn object(&self, _: &ObjectReference) -> Result<Arc<VaultObject>, Arc<VaultError>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(Arc::new(VaultObject::Secret(VaultSecret {
+                version: "v1".parse().unwrap(),
+                attributes: ObjectAttributes::default(),
+                content_type: None,
+                of_certificate: false,
+                value: "0".repeat(100).into(),
+            })))
+        }
+
+        async fn versions(
+            &self,
+            _: &ObjectReference,
+        ) -> Result<Arc<Vec<ListedVersion>>, Arc<VaultError>> {
+            Ok(Arc::default())
+        }
+    }
+
+    fn entries(count: usize, encoding: Option<ObjectEncoding>) -> Vec<ObjectEntry> {
+        let name = |number| format!("n{number}").parse().unwrap();
+        (0..count).map(|number| ObjectEntry::secret(name(number), encoding)).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_more_than_a_volume_takes_is_not_read_to_its_end() {
+        let vault = Hundreds::default();
+        let all = fetch_entries(&entries(20, None), &vault, 2_000).await.unwrap();
+        assert_eq!((all.len(), vault.0.swap(0, Ordering::SeqCst)), (20, 20));
+        let error = fetch_entries(&entries(500, None), &vault, 1_999).await.unwrap_err();
+        assert_eq!(error.object().name.as_str(), "n19");
+        assert!(error.to_string().contains("more than the 1999 bytes"), "{error}");
+        assert!(error.hint().is_some() && error.retry() == RetryClass::Invalid);
+        let read = vault.0.load(Ordering::SeqCst);
+        assert!(read <= 20 + CONCURRENT_READS, "{read}");
+    }
+
+    #[tokio::test]
+    async fn each_file_counts_and_only_what_it_has_at_least() {
+        let vault = Hundreds::default();
+        let twice = [entries(1, None), entries(1, None)].concat();
+        assert!(fetch_entries(&twice, &vault, 199).await.is_err());
+        assert_eq!(fetch_entries(&twice, &vault, 200).await.unwrap().len(), 2);
+        let hex = entries(2, Some(ObjectEncoding::Hex));
+        assert_eq!(fetch_entries(&hex, &vault, 100).await.unwrap().len(), 2);
+    }
 }

@@ -39,17 +39,20 @@ pub struct NodeVaultSettings {
     /// How long a value is kept at least for those who take what is not new; it is kept as long
     /// as the greatest [`Demand::max_age`] that was asked for it.
     pub keep: Duration,
+    /// How many bytes the files of one volume may have together.
+    pub content_limit: u64,
 }
 
 impl Default for NodeVaultSettings {
     /// The public cloud, the files of Azure Stacks where a node of one has its own, files as
-    /// upstream, and values kept for two minutes: the default interval of rotation.
+    /// upstream of 32 MiB together, and values kept for two minutes: the default interval of rotation.
     fn default() -> Self {
         Self {
             cloud: Cloud::Public,
             cloud_env_dir: PathBuf::from("/etc/kubernetes"),
             files: FileOptions::default(),
             keep: Duration::from_mins(2),
+            content_limit: 32 * 1024 * 1024,
         }
     }
 }
@@ -178,7 +181,9 @@ impl NodeVaults {
         let identified = identify(parameters, cloud, order.pod, order.proofs, now)?;
         let open = self.readers.open(&identified)?;
         let read = ClassRead::new(self, order, identified.reader, open, host);
-        let objects = fetch_entries(&parameters.objects, &read).await.map_err(FetchError::from)?;
+        let limit = self.settings.content_limit;
+        let objects =
+            fetch_entries(&parameters.objects, &read, limit).await.map_err(FetchError::from)?;
         let decoded = decode_files(&objects, self.settings.files).map_err(FetchError::from)?;
         for warning in &decoded.warnings {
             tracing::warn!(pod = %order.pod, vault = %parameters.vault_name, "{warning}");

@@ -47,6 +47,7 @@ pub(super) fn provider(
         cloud_env_dir: args.azure.cloud_env_dir.clone(),
         files: FileOptions { certificates, ..FileOptions::default() },
         keep: interval.duration(),
+        content_limit: args.volumes.volume_content.bytes(),
     };
     let ways = ways(&args.azure, environment, before.metrics, clock)?;
     let stale = stale_cache(&args.azure, clock)?;

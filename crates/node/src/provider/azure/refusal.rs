@@ -1,7 +1,9 @@
 //! What an error of the vaults is called where people look.
 
 use lanyard_credential::TokenError;
-use lanyard_keyvault::{FetchError, IdentityError, NodeVaultError, ReaderError, VaultError};
+use lanyard_keyvault::{
+    FetchError, IdentityError, NodeVaultError, ReadError, ReaderError, VaultError,
+};
 use lanyard_vocabulary::{OutcomeCode, causes};
 
 use crate::provider::Refusal;
@@ -21,6 +23,9 @@ fn code_of(error: &NodeVaultError) -> OutcomeCode {
         NodeVaultError::Identity(error) => code_of_identity(error),
         NodeVaultError::Reader(ReaderError::Token(_)) => OutcomeCode::TokenNotFound,
         NodeVaultError::Reader(_) => OutcomeCode::TokenUnavailable,
+        NodeVaultError::Fetch(FetchError::Read(ReadError::TooMuch { .. })) => {
+            OutcomeCode::SecretProviderClassInvalid
+        }
         NodeVaultError::Fetch(FetchError::Read(error)) => {
             error.vault().map_or(OutcomeCode::ObjectNotFound, code_of_vault)
         }
