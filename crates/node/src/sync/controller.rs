@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
 use kube::Api;
 use kube::runtime::watcher;
 use lanyard_api::SecretProviderClassPodStatus;
@@ -16,6 +17,7 @@ use lanyard_vocabulary::{OutcomeCode, causes};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::schedule::{Look, Schedule, StatusKey};
+use super::secrets::Ensured;
 use super::worker::{Done, SyncError, Worker};
 use crate::kubernetes::call::{ApiError, KubernetesApi, backoff};
 use crate::kubernetes::{KubeClasses, node_label_value};
@@ -57,8 +59,8 @@ struct Followed {
     status: SecretProviderClassPodStatus,
     /// Whether somebody was told that it does not work.
     told: bool,
-    /// Since when it stands back behind the newer volume of another node.
-    stood_back: Option<Duration>,
+    /// Which of its Secrets stand back behind the newer volume of another node, and since when.
+    stood_back: BTreeMap<String, Duration>,
 }
 
 /// A look that has ended.
@@ -103,7 +105,10 @@ impl SecretSync {
             tokio::select! {
                 event = events.next(), if paused.is_none() => match event {
                     Some(Ok(event)) => {
-                        failures = 0;
+                        // A list begins with an event of its own, before anything is asked for.
+                        if says_that_it_works(&event) {
+                            failures = 0;
+                        }
                         self.take(event, &mut seen);
                     }
                     Some(Err(error)) => {
@@ -166,10 +171,10 @@ impl SecretSync {
         status.metadata.resource_version = None;
         status.metadata.generation = None;
         status.metadata.annotations = None;
-        let (told, stood_back) = match self.followed.get(&key) {
+        let (told, stood_back) = match self.followed.get_mut(&key) {
             Some(followed) if followed.status == status => return,
-            Some(followed) => (followed.told, followed.stood_back),
-            None => (false, None),
+            Some(followed) => (followed.told, std::mem::take(&mut followed.stood_back)),
+            None => (false, BTreeMap::new()),
         };
         self.followed.insert(key.clone(), Followed { status, told, stood_back });
         self.schedule.hasten(key, self.now());
@@ -245,40 +250,36 @@ impl SecretSync {
     fn settled(&mut self, key: &StatusKey, status: &SecretProviderClassPodStatus, done: Done) {
         let now = self.now();
         let Some(followed) = self.followed.get_mut(key) else { return };
-        if !matches!(done, Done::StoodBack { .. }) {
-            followed.stood_back = None;
-        }
-        match done {
+        let Done::Looked { secrets, patience } = done else {
             // A class that wants no Secrets any more has mended nothing.
-            Done::NothingToDo => followed.told = false,
-            Done::InStep => {
-                if std::mem::take(&mut followed.told) {
-                    let message = "the Secrets of the volume are in step with it again".to_owned();
-                    self.tell(status, NoticeKind::Recovered(OutcomeCode::SecretNotSynced), message);
+            followed.told = false;
+            followed.stood_back.clear();
+            return;
+        };
+        let before = std::mem::take(&mut followed.stood_back);
+        let is_in_step = secrets.iter().all(|(_, ensured)| *ensured == Ensured::InStep);
+        let mut messages = Vec::new();
+        for (secret, ensured) in secrets {
+            match ensured {
+                Ensured::InStep => {}
+                Ensured::TakenFrom { class } => messages.push(taken_from(&secret, &class)),
+                Ensured::StoodBack { written } => {
+                    let since = before.get(&secret).copied().unwrap_or(now);
+                    let message = stood_back(&secret, written);
+                    let (namespace, name) = key;
+                    tracing::info!(%namespace, status = %name, "{message}");
+                    if now.saturating_sub(since) > patience {
+                        messages.push(format!("{message}; see why this volume is not rotated"));
+                    }
+                    followed.stood_back.insert(secret, since);
                 }
             }
-            Done::TakenFrom { secret, class } => {
-                let message = format!(
-                    "Secret `{secret}` was the one of SecretProviderClass `{class}` and says now \
-                     what this class wants: where both name it they undo each other; give one of \
-                     them another `secretName`"
-                );
-                self.tell_failure(key, status, message);
-            }
-            Done::StoodBack { secret, written, patience } => {
-                let since = *followed.stood_back.get_or_insert(now);
-                let (namespace, name) = key;
-                let message = format!(
-                    "Secret `{secret}` was written from a newer volume of another node at \
-                     {written}, and this volume was not confirmed by its source since: the Secret \
-                     is left as it is"
-                );
-                tracing::info!(%namespace, status = %name, "{message}");
-                if now.saturating_sub(since) > patience {
-                    let message = format!("{message}; see why this volume is not rotated");
-                    self.tell_failure(key, status, message);
-                }
-            }
+        }
+        if !messages.is_empty() {
+            self.tell_failure(key, status, messages.join("; "));
+        } else if is_in_step && std::mem::take(&mut followed.told) {
+            let message = "the Secrets of the volume are in step with it again".to_owned();
+            self.tell(status, NoticeKind::Recovered(OutcomeCode::SecretNotSynced), message);
         }
     }
 
@@ -303,6 +304,28 @@ impl SecretSync {
             service_account: String::new(),
         };
         self.reporter.tell(Notice { pod, kind, message });
+    }
+}
+
+fn taken_from(secret: &str, class: &str) -> String {
+    format!(
+        "Secret `{secret}` was the one of SecretProviderClass `{class}` and says now what this \
+         class wants: where both name it they undo each other; give one of them another \
+         `secretName`"
+    )
+}
+
+fn stood_back(secret: &str, written: Timestamp) -> String {
+    format!(
+        "Secret `{secret}` was written from a newer volume of another node at {written}, and this \
+         volume was not confirmed by its source since: the Secret is left as it is"
+    )
+}
+
+const fn says_that_it_works<K>(event: &watcher::Event<K>) -> bool {
+    match event {
+        watcher::Event::InitDone | watcher::Event::Apply(_) | watcher::Event::Delete(_) => true,
+        watcher::Event::Init | watcher::Event::InitApply(_) => false,
     }
 }
 

@@ -130,22 +130,47 @@ impl Secrets {
         }
         self.known.lock().remove(&key);
         let mut conflicts = 0;
-        let (mut metadata, ensured) = loop {
-            match self.bring(cause, desired).await {
+        let mut taken = None;
+        let (metadata, ensured) = loop {
+            match self.bring_with_owners(cause, desired, owners, &mut taken).await {
                 Err(error) if error.is_conflict() && conflicts < MOST_CONFLICTS => conflicts += 1,
                 brought => break brought?,
             }
         };
-        let there = metadata.owner_references.as_deref().unwrap_or_default();
-        let missing = missing_owners(there, owners);
-        if !missing.is_empty() {
-            metadata = self.add_owners(namespace, &desired.name, &metadata, &missing).await?;
-        }
         if !matches!(ensured, Ensured::StoodBack { .. }) {
             let known = Known { version: metadata.resource_version, fingerprint };
             self.known.lock().insert(key, known);
         }
         Ok(ensured)
+    }
+
+    /// Brings a Secret in step and to its owners. From whom it is taken goes to `taken`, where it
+    /// outlives a conflict that comes after the Secret was written.
+    async fn bring_with_owners(
+        &self,
+        cause: Cause<'_>,
+        desired: &DesiredSecret,
+        owners: &[OwnerReference],
+        taken: &mut Option<String>,
+    ) -> Result<(ObjectMeta, Ensured), SecretError> {
+        let (metadata, ensured) = self.bring(cause, desired).await?;
+        let ensured = match ensured {
+            Ensured::TakenFrom { class } => {
+                *taken = Some(class.clone());
+                Ensured::TakenFrom { class }
+            }
+            Ensured::InStep => {
+                taken.clone().map_or(Ensured::InStep, |class| Ensured::TakenFrom { class })
+            }
+            Ensured::StoodBack { written } => Ensured::StoodBack { written },
+        };
+        let there = metadata.owner_references.as_deref().unwrap_or_default();
+        let missing = missing_owners(there, owners);
+        if missing.is_empty() {
+            return Ok((metadata, ensured));
+        }
+        let (namespace, name) = (cause.namespace, &desired.name);
+        Ok((self.add_owners(namespace, name, &metadata, &missing).await?, ensured))
     }
 
     /// Reads a Secret and writes it where it has to say something else. Who writes it in between
@@ -395,13 +420,17 @@ mod tests {
         assert_eq!(prints.len(), count);
     }
 
-    /// An API server with one Secret, which somebody else writes right before our first write.
+    /// An API server with one Secret.
     #[derive(Default)]
     struct Server {
+        uid: u32,
         version: u32,
         data: String,
         stamp: String,
         patches: Vec<Value>,
+        /// What somebody else does right before our first write, or before the first to owners.
+        meanwhile: Option<fn(&mut Self)>,
+        before_owners: bool,
     }
 
     impl Server {
@@ -411,7 +440,7 @@ mod tests {
                 "kind": "Secret",
                 "metadata": {
                     "name": "s",
-                    "uid": "uid",
+                    "uid": self.uid.to_string(),
                     "resourceVersion": self.version.to_string(),
                     "annotations": {CONTENT_SINCE: self.stamp},
                     "managedFields": [{
@@ -430,14 +459,18 @@ mod tests {
             if method == http::Method::GET {
                 return (200, self.secret());
             }
-            if self.patches.is_empty() {
-                self.version += 1;
-                (self.data, self.stamp) = ("bmV3ZXN0".to_owned(), at(200).to_string());
-            }
             let patch: Value = serde_json::from_slice(body).unwrap();
-            let based_on = patch["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+            if (patch["metadata"]["ownerReferences"].is_array() || !self.before_owners)
+                && let Some(meanwhile) = self.meanwhile.take()
+            {
+                meanwhile(self);
+            }
+            let is_of = |field: &str, now: u32| {
+                patch["metadata"][field].as_str().is_none_or(|based_on| based_on == now.to_string())
+            };
+            let is_conflict = !is_of("uid", self.uid) || !is_of("resourceVersion", self.version);
             self.patches.push(patch);
-            if based_on.is_some_and(|version| version != self.version.to_string()) {
+            if is_conflict {
                 return (409, json!({"kind": "Status", "code": 409, "reason": "Conflict"}));
             }
             (200, self.secret())
@@ -467,8 +500,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_another_node_writes_in_between_is_not_overwritten() {
-        let server =
-            Server { data: "b2xk".to_owned(), stamp: at(50).to_string(), ..Server::default() };
+        let server = Server {
+            data: "b2xk".to_owned(),
+            stamp: at(50).to_string(),
+            meanwhile: Some(|server| {
+                server.version += 1;
+                (server.data, server.stamp) = ("bmV3ZXN0".to_owned(), at(200).to_string());
+            }),
+            ..Server::default()
+        };
         let server = Arc::new(Mutex::new(server));
         let secrets = Secrets::new(api_of(&server));
         let age = ContentAge::written(at(100));
@@ -478,6 +518,33 @@ mod tests {
         let patches = std::mem::take(&mut server.lock().patches);
         let [patch] = patches.as_slice() else { panic!("{patches:?}") };
         assert_eq!(patch["metadata"]["resourceVersion"], "0");
-        assert_eq!(patch["metadata"]["uid"], "uid");
+        assert_eq!(patch["metadata"]["uid"], "0");
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_is_made_anew_before_it_has_its_owners_is_brought_in_step_again() {
+        let server = Server {
+            stamp: at(50).to_string(),
+            meanwhile: Some(|server| server.uid += 1),
+            before_owners: true,
+            ..Server::default()
+        };
+        let server = Arc::new(Mutex::new(server));
+        let secrets = Secrets::new(api_of(&server));
+        let age = ContentAge::written(at(100));
+        let cause = Cause { namespace: "n", class: "c", age: &age };
+        let owner = OwnerReference { uid: "owner".to_owned(), ..OwnerReference::default() };
+        let ensured = secrets.ensure(cause, &desired(|_| ()), &[owner]).await.unwrap();
+        assert_eq!(ensured, Ensured::InStep);
+        let patches = std::mem::take(&mut server.lock().patches);
+        let written = |patch: &Value| {
+            let metadata = &patch["metadata"];
+            (metadata["uid"].as_str().unwrap().to_owned(), metadata["ownerReferences"].is_array())
+        };
+        let written: Vec<_> = patches.iter().map(written).collect();
+        let (first, second) = ("0".to_owned(), "1".to_owned());
+        let expected =
+            [(first.clone(), false), (first, true), (second.clone(), false), (second, true)];
+        assert_eq!(written, expected);
     }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::Api;
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_vocabulary::causes;
@@ -34,15 +33,11 @@ pub(super) struct Worker {
 pub(super) enum Done {
     /// Its class wants no Secrets.
     NothingToDo,
-    /// Every Secret says what the volume says.
-    InStep,
-    /// A Secret said what another class wants.
-    TakenFrom { secret: String, class: String },
-    /// A Secret was left alone that says something newer.
-    StoodBack {
-        secret: String,
-        written: Timestamp,
-        /// After how long that is strange.
+    /// None of its Secrets failed.
+    Looked {
+        /// What became of each, by name.
+        secrets: Vec<(String, Ensured)>,
+        /// After how long it is strange that one stands back.
         patience: Duration,
     },
 }
@@ -76,7 +71,7 @@ impl Worker {
         let mounted = self.load(volume, &class).await?;
         let owners = desired_owners(&pod, status);
         let cause = Cause { namespace, class: name, age: &mounted.age };
-        let mut done = Done::InStep;
+        let mut secrets = Vec::new();
         let mut first = None;
         for object in &class.spec.secret_objects {
             let made = match desired_secret(object, &mounted) {
@@ -89,15 +84,8 @@ impl Worker {
                 }),
             };
             match made {
-                Ok(Ensured::InStep) => {}
-                Ok(Ensured::TakenFrom { class }) => {
-                    let secret = object.secret_name.clone().unwrap_or_default();
-                    done = Done::TakenFrom { secret, class };
-                }
-                Ok(Ensured::StoodBack { written }) => {
-                    let secret = object.secret_name.clone().unwrap_or_default();
-                    let patience = mounted.age.lag.saturating_mul(2).saturating_add(STRANGE_AFTER);
-                    done = Done::StoodBack { secret, written, patience };
+                Ok(ensured) => {
+                    secrets.push((object.secret_name.clone().unwrap_or_default(), ensured));
                 }
                 Err(error) => {
                     let hint = error.hint();
@@ -106,7 +94,8 @@ impl Worker {
                 }
             }
         }
-        first.map_or(Ok(done), Err)
+        let patience = mounted.age.lag.saturating_mul(2).saturating_add(STRANGE_AFTER);
+        first.map_or(Ok(Done::Looked { secrets, patience }), Err)
     }
 
     async fn fetch_pod(

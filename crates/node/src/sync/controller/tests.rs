@@ -1,9 +1,10 @@
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::client::Body;
-use lanyard_clock::ManualClock;
+use lanyard_clock::{Clock as _, ManualClock};
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -28,6 +29,8 @@ impl Reporter for Ears {
     fn forget(&self, _target: &std::path::Path) {}
 }
 
+type Answer = BoxFuture<'static, Result<http::Response<Body>, Infallible>>;
+
 /// A controller that follows one status, and whose looks come to what they are told to.
 struct Scene {
     clock: ManualClock,
@@ -37,10 +40,16 @@ struct Scene {
 }
 
 impl Scene {
+    /// Its API server is silent.
     fn new() -> Self {
-        let service = tower::service_fn(|_request: http::Request<Body>| {
-            std::future::pending::<Result<http::Response<Body>, Infallible>>()
-        });
+        let mut scene = Self::served_by(|| Box::pin(std::future::pending()));
+        scene.sync.follow(scene.status.clone());
+        scene
+    }
+
+    /// It follows nothing yet.
+    fn served_by(answer: impl Fn() -> Answer + Send + 'static) -> Self {
+        let service = tower::service_fn(move |_request: http::Request<Body>| answer());
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let client = kube::Client::new(service, "default");
         let api = KubernetesApi::of_client(client, Arc::new(clock.clone()));
@@ -53,11 +62,10 @@ impl Scene {
             interval: PollInterval::DEFAULT,
         };
         let reporter: Arc<dyn Reporter> = Arc::<Ears>::clone(&ears);
-        let mut sync = SecretSync::new(api, classes, reporter, settings);
+        let sync = SecretSync::new(api, classes, reporter, settings);
         let status: SecretProviderClassPodStatus =
             serde_json::from_value(json!({"metadata": {"namespace": "n", "name": "p-n-c"}}))
                 .unwrap();
-        sync.follow(status.clone());
         Self { clock, ears, sync, status }
     }
 
@@ -78,6 +86,16 @@ fn failure() -> Result<Done, SyncError> {
     }))
 }
 
+fn looked<const N: usize>(secrets: [(&str, Ensured); N]) -> Done {
+    let secrets = secrets.map(|(name, ensured)| (name.to_owned(), ensured)).into();
+    Done::Looked { secrets, patience: Duration::from_mins(10) }
+}
+
+fn in_step() -> Done {
+    looked([("s", Ensured::InStep)])
+}
+
+const STOOD_BACK: Ensured = Ensured::StoodBack { written: Timestamp::UNIX_EPOCH };
 const FAILED: NoticeKind = NoticeKind::Failed(OutcomeCode::SecretNotSynced);
 const RECOVERED: NoticeKind = NoticeKind::Recovered(OutcomeCode::SecretNotSynced);
 
@@ -87,8 +105,8 @@ async fn what_fails_is_told_as_long_as_it_fails_and_its_end_once() {
     for _ in 0..3 {
         assert_eq!(scene.look(failure()), [FAILED]);
     }
-    assert_eq!(scene.look(Ok(Done::InStep)), [RECOVERED]);
-    assert_eq!(scene.look(Ok(Done::InStep)), []);
+    assert_eq!(scene.look(Ok(in_step())), [RECOVERED]);
+    assert_eq!(scene.look(Ok(in_step())), []);
 }
 
 #[tokio::test]
@@ -96,22 +114,56 @@ async fn a_class_that_wants_no_secrets_any_more_has_mended_nothing() {
     let mut scene = Scene::new();
     assert_eq!(scene.look(failure()), [FAILED]);
     assert_eq!(scene.look(Ok(Done::NothingToDo)), []);
-    assert_eq!(scene.look(Ok(Done::InStep)), []);
+    assert_eq!(scene.look(Ok(in_step())), []);
 }
 
 #[tokio::test]
 async fn standing_back_is_told_once_it_lasts() {
     let mut scene = Scene::new();
-    let stood_back = || {
-        Ok(Done::StoodBack {
-            secret: "s".to_owned(),
-            written: Timestamp::UNIX_EPOCH,
-            patience: Duration::from_mins(10),
-        })
-    };
+    let stood_back = || Ok(looked([("s", STOOD_BACK)]));
     assert_eq!(scene.look(stood_back()), []);
     assert_eq!(scene.look(stood_back()), []);
     assert_eq!(scene.look(stood_back()), [FAILED]);
-    assert_eq!(scene.look(Ok(Done::InStep)), [RECOVERED]);
+    assert_eq!(scene.look(Ok(in_step())), [RECOVERED]);
     assert_eq!(scene.look(stood_back()), []);
+}
+
+#[tokio::test]
+async fn what_became_of_one_secret_hides_nothing_of_another() {
+    let mut scene = Scene::new();
+    let taken = || Ensured::TakenFrom { class: "d".to_owned() };
+    let mixed = || Ok(looked([("s", STOOD_BACK), ("t", Ensured::InStep)]));
+    assert_eq!(scene.look(Ok(looked([("t", taken()), ("u", Ensured::InStep)]))), [FAILED]);
+    assert_eq!(scene.look(mixed()), [], "nothing is in step again yet");
+    // Another one that begins to stand back has not stood back for as long.
+    assert_eq!(scene.look(Ok(looked([("t", STOOD_BACK), ("s", Ensured::InStep)]))), []);
+    for _ in 0..2 {
+        assert_eq!(scene.look(mixed()), []);
+    }
+    assert_eq!(scene.look(mixed()), [FAILED]);
+    assert_eq!(scene.look(Ok(in_step())), [RECOVERED]);
+}
+
+#[tokio::test]
+async fn a_watch_that_cannot_list_is_tried_less_and_less_often() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let scene = Scene::served_by(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden"});
+        let body = Body::from(serde_json::to_vec(&status).unwrap());
+        Box::pin(async { Ok(http::Response::builder().status(403).body(body).unwrap()) })
+    });
+    let clock = scene.clock.clone();
+    let run = tokio::spawn(scene.sync.run());
+    for _ in 0..20 {
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(clock.next_due().unwrap());
+    }
+    run.abort();
+    assert_eq!(asked.load(Ordering::Relaxed), 20);
+    // Half a second each time, had it forgotten how often it failed.
+    assert!(clock.monotonic() > 5 * LONGEST_PAUSE, "{:?}", clock.monotonic());
 }
