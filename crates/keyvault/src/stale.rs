@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
 pub(crate) use self::record::{Record, RecordRef};
-use self::store::{LARGEST_CONTENT, LONGEST_LIFE, Memory, Sealed, Store};
+use self::store::{LARGEST_CONTENT, LONGEST_LIFE, MOST_ENTRIES, Memory, Sealed, Store};
 
 /// What an entry is found by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,9 +43,14 @@ pub struct StaleCache {
     seal: RandomizedNonceKey,
     names: hmac::Key,
     store: Arc<Store>,
-    /// What was forgotten lately, and when: what was read before that is not kept any more.
-    forgotten: Mutex<HashMap<EntryId, Timestamp>>,
+    forgotten: Arc<Forgotten>,
+    /// What did not fit lately, and when that was read.
+    too_large: Mutex<HashMap<EntryId, Timestamp>>,
 }
+
+/// What was forgotten lately, and when: what was read before that is not kept any more.
+#[derive(Debug, Default)]
+struct Forgotten(Mutex<HashMap<EntryId, Timestamp>>);
 
 /// The sealed cache cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -143,7 +148,8 @@ impl StaleCache {
                 .or(Err(StaleCacheError::Random))?,
             names: hmac::Key::new(hmac::HMAC_SHA256, names.as_ref()),
             store: Arc::new(store),
-            forgotten: Mutex::default(),
+            forgotten: Arc::default(),
+            too_large: Mutex::default(),
         })
     }
 
@@ -164,24 +170,40 @@ impl StaleCache {
     /// cannot be kept is logged: the volume has what it needs.
     pub(crate) async fn keep(&self, id: EntryId, record: RecordRef<'_>, read_at: Timestamp) {
         if self.store.read_at(&id).is_some_and(|known| known >= read_at)
-            || self.forgotten.lock().get(&id).is_some_and(|forgotten| *forgotten >= read_at)
+            || self.too_large.lock().get(&id).is_some_and(|known| *known >= read_at)
+            || self.forgotten.covers(&id, read_at)
         {
             return;
         }
-        let Some(sealed) = self.seal(id, record, read_at) else {
+        // Room for the tag as well: a buffer that grows leaves a copy behind.
+        let Some(encoded) = record.encode(AES_256_GCM.tag_len()) else {
+            tracing::warn!("an entry of the sealed cache could not be encoded");
+            return;
+        };
+        let bytes = encoded.len() + AES_256_GCM.tag_len();
+        if bytes > LARGEST_CONTENT {
+            if self.note_too_large(id, read_at) {
+                tracing::warn!(bytes, "an entry is too large for the sealed cache");
+            }
+            return;
+        }
+        self.too_large.lock().remove(&id);
+        let Some(sealed) = self.seal(id, encoded, read_at) else {
             tracing::warn!("an entry of the sealed cache could not be sealed");
             return;
         };
-        if sealed.bytes.len() > LARGEST_CONTENT {
-            tracing::warn!(
-                bytes = sealed.bytes.len(),
-                "an entry is too large for the sealed cache"
-            );
-            return;
-        }
-        if let Err(error) = self.store.put(id, sealed).await {
+        if let Err(error) = self.store.put(id, sealed, &self.forgotten).await {
             tracing::warn!(%error, "an entry of the sealed cache could not be kept");
         }
+    }
+
+    /// Whether that is news.
+    fn note_too_large(&self, id: EntryId, read_at: Timestamp) -> bool {
+        let mut too_large = self.too_large.lock();
+        if too_large.len() >= MOST_ENTRIES {
+            too_large.clear();
+        }
+        too_large.insert(id, read_at).is_none()
     }
 
     /// Opens the entry of `id`, if it is there and was read at most `max_age` before `now`. What
@@ -214,17 +236,16 @@ impl StaleCache {
 
     /// Drops the entry of `id`, and what others have read before `now` and are about to keep.
     pub(crate) async fn forget(&self, id: EntryId, now: Timestamp) {
-        {
-            let mut forgotten = self.forgotten.lock();
-            forgotten.retain(|_, at| now.duration_since(*at).abs() < REMEMBERED);
-            forgotten.insert(id, now);
-        }
+        self.forgotten.note(id, now);
         self.store.remove(&id).await;
     }
 
-    fn seal(&self, id: EntryId, record: RecordRef<'_>, read_at: Timestamp) -> Option<Sealed> {
-        // Room for the tag as well: a buffer that grows leaves a copy behind.
-        let mut bytes = record.encode(AES_256_GCM.tag_len())?;
+    fn seal(
+        &self,
+        id: EntryId,
+        mut bytes: Zeroizing<Vec<u8>>,
+        read_at: Timestamp,
+    ) -> Option<Sealed> {
         let aad = Aad::from(additional_data(&id, read_at));
         let nonce = self.seal.seal_in_place_append_tag(aad, &mut *bytes).ok()?;
         Some(Sealed { read_at, nonce: *nonce.as_ref(), bytes: std::mem::take(&mut *bytes) })
@@ -237,6 +258,19 @@ impl StaleCache {
         let nonce = Nonce::assume_unique_for_key(nonce);
         let opened = self.seal.open_in_place(nonce, aad, &mut bytes).ok()?;
         Record::decode(opened)
+    }
+}
+
+impl Forgotten {
+    fn note(&self, id: EntryId, now: Timestamp) {
+        let mut forgotten = self.0.lock();
+        forgotten.retain(|_, at| now.duration_since(*at).abs() < REMEMBERED);
+        forgotten.insert(id, now);
+    }
+
+    /// Whether what was read at `read_at` was forgotten since.
+    fn covers(&self, id: &EntryId, read_at: Timestamp) -> bool {
+        self.0.lock().get(id).is_some_and(|forgotten| *forgotten >= read_at)
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use super::{EntryId, FORMAT, KEY_LENGTH, NONCE_LEN, StaleCacheError, parse_key};
+use super::{EntryId, FORMAT, Forgotten, KEY_LENGTH, NONCE_LEN, StaleCacheError, parse_key};
 
 /// A sealed entry. Only its time can be read.
 #[derive(Debug, Clone)]
@@ -25,7 +26,7 @@ pub(super) struct Sealed {
 #[derive(Debug)]
 pub(super) enum Store {
     Memory(Memory),
-    Disk(Disk),
+    Disk(Arc<Disk>),
 }
 
 /// The entries themselves.
@@ -41,6 +42,9 @@ pub(super) struct Memory {
 pub(super) struct Disk {
     directory: PathBuf,
     known: Mutex<HashMap<EntryId, Timestamp>>,
+    /// Who writes or removes a file has the turn of its entry, so that what is decided about it is
+    /// still true when it is done. An entry has the turn of its first byte.
+    turns: [Mutex<()>; TURNS],
     /// How many entries were written.
     written: AtomicU32,
 }
@@ -61,8 +65,9 @@ impl Store {
             return Err(failed(io::ErrorKind::PermissionDenied.into()));
         }
         clear_old(path, now).map_err(failed)?;
-        let (directory, known) = (path.to_owned(), Mutex::default());
-        Ok(Self::Disk(Disk { directory, known, written: AtomicU32::new(0) }))
+        let (directory, known, turns) = (path.to_owned(), Mutex::default(), Default::default());
+        let written = AtomicU32::new(0);
+        Ok(Self::Disk(Arc::new(Disk { directory, known, turns, written })))
     }
 
     /// When the entry was read, as far as is known without looking at the disk.
@@ -73,10 +78,22 @@ impl Store {
         }
     }
 
-    pub(super) async fn put(&self, id: EntryId, sealed: Sealed) -> io::Result<()> {
+    /// Puts an entry in, unless something as new is there or it was forgotten since it was read.
+    pub(super) async fn put(
+        &self,
+        id: EntryId,
+        sealed: Sealed,
+        forgotten: &Arc<Forgotten>,
+    ) -> io::Result<()> {
         match self {
             Self::Memory(memory) => {
                 let mut entries = memory.entries.lock();
+                let there = entries.get(&id).map(|entry| entry.read_at);
+                if there.is_some_and(|there| there >= sealed.read_at)
+                    || forgotten.covers(&id, sealed.read_at)
+                {
+                    return Ok(());
+                }
                 if is_clearing(&memory.written) {
                     let oldest = oldest_of(sealed.read_at);
                     entries.retain(|_, entry| entry.read_at >= oldest);
@@ -88,23 +105,9 @@ impl Store {
                 Ok(())
             }
             Self::Disk(disk) => {
-                let (path, read_at) = (disk.path(&id), sealed.read_at);
-                let clear = is_clearing(&disk.written).then(|| disk.directory.clone());
-                blocking(move || {
-                    write_file(&path, &sealed)?;
-                    clear.map_or(Ok(()), |directory| clear_old(&directory, read_at))
-                })
-                .await?;
-                let dropped = {
-                    let mut known = disk.known.lock();
-                    known.insert(id, read_at);
-                    let full = known.len() > MOST_ENTRIES;
-                    full.then(|| drop_oldest(&mut known, |read_at| *read_at)).flatten()
-                };
-                match dropped {
-                    Some(dropped) => disk.remove(&dropped).await,
-                    None => Ok(()),
-                }
+                // Whole, also where the caller does not wait for it.
+                let (disk, forgotten) = (Arc::clone(disk), Arc::clone(forgotten));
+                blocking(move || disk.put(id, &sealed, &forgotten)).await
             }
         }
     }
@@ -131,8 +134,8 @@ impl Store {
         match self {
             Self::Memory(memory) => drop(memory.entries.lock().remove(id)),
             Self::Disk(disk) => {
-                disk.known.lock().remove(id);
-                if let Err(error) = disk.remove(id).await {
+                let (disk, id) = (Arc::clone(disk), *id);
+                if let Err(error) = blocking(move || disk.remove(&id)).await {
                     tracing::warn!(%error, "an entry of the sealed cache cannot be removed");
                 }
             }
@@ -145,13 +148,40 @@ impl Disk {
         self.directory.join(format!("{}{SUFFIX}", hex::encode(id.0)))
     }
 
-    async fn remove(&self, id: &EntryId) -> io::Result<()> {
-        let path = self.path(id);
-        blocking(move || match fs::remove_file(&path) {
+    fn turn(&self, id: &EntryId) -> &Mutex<()> {
+        &self.turns[usize::from(id.0[0]) % TURNS]
+    }
+
+    fn put(&self, id: EntryId, sealed: &Sealed, forgotten: &Forgotten) -> io::Result<()> {
+        let read_at = sealed.read_at;
+        let dropped = {
+            let _turn = self.turn(&id).lock();
+            let there = self.known.lock().get(&id).copied();
+            if there.is_some_and(|there| there >= read_at) || forgotten.covers(&id, read_at) {
+                return Ok(());
+            }
+            write_file(&self.path(&id), sealed)?;
+            let mut known = self.known.lock();
+            known.insert(id, read_at);
+            let is_full = known.len() > MOST_ENTRIES;
+            is_full.then(|| drop_oldest(&mut known, |read_at| *read_at)).flatten()
+        };
+        if let Some(dropped) = dropped {
+            self.remove(&dropped)?;
+        }
+        if is_clearing(&self.written) {
+            clear_old(&self.directory, read_at)?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, id: &EntryId) -> io::Result<()> {
+        let _turn = self.turn(id).lock();
+        self.known.lock().remove(id);
+        match fs::remove_file(self.path(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
-        })
-        .await
+        }
     }
 }
 
@@ -268,7 +298,9 @@ async fn blocking<T: Send + 'static>(
 const SUFFIX: &str = ".sealed";
 const TEMPORARY: &str = ".partly";
 /// A secret has 25 KB at most, and a node some hundreds of them.
-const MOST_ENTRIES: usize = 2_048;
+pub(super) const MOST_ENTRIES: usize = 2_048;
+/// How many files may be written at once.
+const TURNS: usize = 16;
 /// After how many entries those are looked for that are too old for anybody.
 const CLEARING: u32 = 256;
 /// Twice the largest secret, and what is told about it.

@@ -142,6 +142,36 @@ async fn what_was_read_before_it_was_forgotten_does_not_come_back() {
 }
 
 #[tokio::test]
+async fn what_happens_while_an_entry_is_sealed_counts_for_it() {
+    let disk = Disk::new();
+    for cache in [disk.open().unwrap(), StaleCache::in_memory().unwrap()] {
+        let id = cache.entry_id(&fields(&["a"]));
+        let sealed = |text: &str, second: i64| {
+            let encoded = RecordRef::Object(&secret(text)).encode(AES_256_GCM.tag_len()).unwrap();
+            cache.seal(id, encoded, now() + second.seconds()).unwrap()
+        };
+        let (older, refused) = (sealed("older", 10), sealed("refused", 30));
+        cache.keep(id, RecordRef::Object(&secret("newer")), now() + 20.seconds()).await;
+        cache.store.put(id, older, &cache.forgotten).await.unwrap();
+        assert_eq!(value(&cache, id, now(), HOUR).await.unwrap(), "newer");
+        cache.forget(id, now() + 30.seconds()).await;
+        cache.store.put(id, refused, &cache.forgotten).await.unwrap();
+        assert_eq!(value(&cache, id, now(), HOUR).await, None);
+    }
+}
+
+#[tokio::test]
+async fn that_an_entry_is_too_large_is_news_until_it_fits_again() {
+    let cache = StaleCache::in_memory().unwrap();
+    let id = cache.entry_id(&fields(&["a"]));
+    let large = secret(&"x".repeat(LARGEST_CONTENT));
+    cache.keep(id, RecordRef::Object(&large), now()).await;
+    assert!(!cache.note_too_large(id, now() + 1.second()));
+    cache.keep(id, RecordRef::Object(&secret("x")), now() + 2.seconds()).await;
+    assert!(cache.note_too_large(id, now() + 3.seconds()));
+}
+
+#[tokio::test]
 async fn what_nobody_may_ask_for_any_more_is_dropped() {
     let cache = StaleCache::in_memory().unwrap();
     let id = cache.entry_id(&fields(&["a"]));
