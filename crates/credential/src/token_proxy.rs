@@ -37,7 +37,9 @@ pub struct TokenProxySettings {
 }
 
 /// Why the token proxy cannot be used.
-#[derive(Debug, thiserror::Error)]
+///
+/// One failure is shared by everybody who waited for it, which is why it can be cloned.
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenProxyError {
     /// The address of the proxy is not an https URL of a host.
@@ -53,11 +55,11 @@ pub enum TokenProxyError {
         path: PathBuf,
         /// What the system said.
         #[source]
-        source: std::io::Error,
+        source: Arc<std::io::Error>,
     },
     /// The HTTP client cannot be built, most often because the roots are no PEM certificates.
     #[error("the http client for the token proxy cannot be built")]
-    Client(#[source] reqwest::Error),
+    Client(#[source] Arc<reqwest::Error>),
     /// The API server did not answer, so that the server name could not be computed.
     #[error("the API server at {url} did not show its certificate")]
     NoCertificate {
@@ -65,7 +67,7 @@ pub enum TokenProxyError {
         url: Url,
         /// What went wrong, where the request did.
         #[source]
-        source: Option<reqwest::Error>,
+        source: Option<Arc<reqwest::Error>>,
     },
     /// The API server's certificate does not name the cluster.
     #[error(
@@ -121,6 +123,8 @@ pub struct TokenProxy {
 #[derive(Default)]
 struct Known {
     server_name: Option<String>,
+    /// Why the server name was not found the last time.
+    failure: Option<TokenProxyError>,
     client: Option<Trusting>,
 }
 
@@ -163,7 +167,7 @@ impl TokenProxy {
         if server_name.as_deref().is_some_and(|name| !is_host_name(name)) {
             return Err(TokenProxyError::ServerName);
         }
-        let way = Mutex::new(Known { server_name, client: None });
+        let way = Mutex::new(Known { server_name, ..Known::default() });
         Ok(Self { url, ca_file: settings.ca_file, way, failures: AtomicU64::new(0) })
     }
 
@@ -177,19 +181,23 @@ impl TokenProxy {
         let failures = self.failures.load(Ordering::Acquire);
         let roots = self.load_roots().await?;
         let mut known = self.way.lock().await;
-        // Whoever was before us in the line has just asked in vain, and so would we, one by one.
-        if known.server_name.is_none() && self.failures.load(Ordering::Acquire) != failures {
-            return Err(TokenProxyError::NoCertificate { url: self.url.clone(), source: None });
-        }
         let server_name = if let Some(name) = &known.server_name {
             name.clone()
         } else {
-            let certificate = self.fetch_certificate(roots.as_deref()).await;
-            let certificate = certificate.inspect_err(|_| {
-                self.failures.fetch_add(1, Ordering::Release);
-            })?;
-            let cluster = parse_cluster_id(&certificate).ok_or(TokenProxyError::NoClusterId)?;
-            let name = server_name_of(&cluster);
+            // Whoever was before us in the line has just asked in vain, and so would we, one by one.
+            if self.failures.load(Ordering::Acquire) != failures
+                && let Some(failure) = &known.failure
+            {
+                return Err(failure.clone());
+            }
+            let name = match self.fetch_server_name(roots.as_deref()).await {
+                Ok(name) => name,
+                Err(failure) => {
+                    known.failure = Some(failure.clone());
+                    self.failures.fetch_add(1, Ordering::Release);
+                    return Err(failure);
+                }
+            };
             tracing::info!(url = %self.url, server_name = name, "found the token proxy");
             known.server_name.insert(name).clone()
         };
@@ -200,7 +208,7 @@ impl TokenProxy {
         }
         let resolver = Arc::new(ProxyAddress::of(&self.url));
         let builder = with_roots(client_builder(), roots.as_deref())?.dns_resolver(resolver);
-        let client = builder.build().map_err(TokenProxyError::Client)?;
+        let client = builder.build().map_err(of_client)?;
         let client: Arc<dyn HttpClient> = Arc::new(client);
         known.client = Some(Trusting { client: Arc::clone(&client), roots });
         Ok((client, server_name))
@@ -211,17 +219,25 @@ impl TokenProxy {
         match tokio::fs::read(path).await {
             Ok(roots) => Ok(Some(roots)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(TokenProxyError::CaFile { path: path.clone(), source }),
+            Err(source) => {
+                Err(TokenProxyError::CaFile { path: path.clone(), source: Arc::new(source) })
+            }
         }
+    }
+
+    async fn fetch_server_name(&self, roots: Option<&[u8]>) -> Result<String, TokenProxyError> {
+        let certificate = self.fetch_certificate(roots).await?;
+        let cluster = parse_cluster_id(&certificate).ok_or(TokenProxyError::NoClusterId)?;
+        Ok(server_name_of(&cluster))
     }
 
     /// The certificate that the API server shows under its own name, DER.
     async fn fetch_certificate(&self, roots: Option<&[u8]>) -> Result<Vec<u8>, TokenProxyError> {
         let client = with_roots(client_builder().tls_info(true), roots)?.build();
-        let client = client.map_err(TokenProxyError::Client)?;
+        let client = client.map_err(of_client)?;
         let failed = |source| TokenProxyError::NoCertificate { url: self.url.clone(), source };
         let answer = client.get(self.url.clone()).timeout(CERTIFICATE_TIMEOUT).send().await;
-        let answer = answer.map_err(|error| failed(Some(error)))?;
+        let answer = answer.map_err(|error| failed(Some(Arc::new(error))))?;
         let shown = answer.extensions().get::<TlsInfo>().and_then(TlsInfo::peer_certificate);
         shown.map(<[u8]>::to_vec).ok_or_else(|| failed(None))
     }
@@ -285,8 +301,12 @@ fn with_roots(
     roots: Option<&[u8]>,
 ) -> Result<reqwest::ClientBuilder, TokenProxyError> {
     let Some(pem) = roots else { return Ok(builder) };
-    let roots = reqwest::Certificate::from_pem_bundle(pem).map_err(TokenProxyError::Client)?;
+    let roots = reqwest::Certificate::from_pem_bundle(pem).map_err(of_client)?;
     Ok(builder.tls_certs_only(roots))
+}
+
+fn of_client(error: reqwest::Error) -> TokenProxyError {
+    TokenProxyError::Client(Arc::new(error))
 }
 
 /// The URL of a token request on its way through the proxy: path and query stay, below the path of
@@ -426,6 +446,37 @@ mod tests {
         ] {
             let proxy: Url = proxy.parse().unwrap();
             assert_eq!(proxied_url(&proxy, &asked, "sni.ests.aks").unwrap().as_str(), url);
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_waited_for_a_failure_is_told_what_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca_file = folder.path().join("ca.crt");
+        std::fs::write(&ca_file, "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n")
+            .unwrap();
+        let settings = TokenProxySettings {
+            url: Some("https://127.0.0.1:9".to_owned()),
+            ca_file: Some(ca_file),
+            ..TokenProxySettings::default()
+        };
+        let proxy = TokenProxy::parse(settings).unwrap();
+        // Nobody gets on before all are in the line.
+        let known = proxy.way.lock().await;
+        let ways = async {
+            let ways = tokio::join!(proxy.way(), proxy.way(), proxy.way());
+            [ways.0, ways.1, ways.2].map(|way| way.err().unwrap())
+        };
+        let release = async {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+            drop(known);
+        };
+        let (failures, ()) = tokio::join!(ways, release);
+        for failure in failures {
+            assert!(matches!(failure, TokenProxyError::Client(_)), "{failure:?}");
+            assert!(!failure.is_outage());
         }
     }
 
