@@ -13,10 +13,12 @@ mod ask;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use lanyard_clock::SharedClock;
 use lanyard_grpc::provider::csi_driver_provider_server::CsiDriverProvider;
 use lanyard_grpc::provider::{
     File, MountRequest, MountResponse, ObjectVersion as WireVersion, VersionRequest,
@@ -38,31 +40,42 @@ const RUNTIME: &str = "lanyard";
 /// How many filled volumes are remembered: many times as many as a node has.
 const REMEMBERED: usize = 4096;
 
+/// How long ago a volume must have been filled for a driver to be only looking. One that could not
+/// write what it was given asks again sooner, and a pod waits for it.
+const LOOKING_AFTER: Duration = Duration::from_mins(1);
+
 /// Answers the provider protocol out of a provider of this process.
 pub struct ServedProvider {
     provider: Arc<dyn Provider>,
+    clock: SharedClock,
     filled: Mutex<FilledVolumes>,
 }
 
 impl ServedProvider {
     /// Serves this provider; behind the policy, if there is one.
-    pub fn new(provider: Arc<dyn Provider>) -> Self {
-        Self { provider, filled: Mutex::default() }
+    pub fn new(provider: Arc<dyn Provider>, clock: SharedClock) -> Self {
+        Self { provider, clock, filled: Mutex::default() }
     }
 }
 
-/// The volumes that were filled, by what tells them apart. Whoever asks for one of them again has
-/// what it needs and is only looking: its read stands behind those of pods that start. The oldest is
-/// forgotten first; it is taken for a start then, which costs no more than its turn.
+/// The volumes that were filled and when last, by what tells them apart. Whoever asks for one of
+/// them again after a while has what it needs and is only looking: its read stands behind those of
+/// pods that start. The oldest is forgotten first; it is taken for a start then, which costs no more
+/// than its turn.
 #[derive(Default)]
 struct FilledVolumes {
-    known: HashSet<[u8; 32]>,
+    known: HashMap<[u8; 32], Duration>,
     order: VecDeque<[u8; 32]>,
 }
 
 impl FilledVolumes {
-    fn insert(&mut self, volume: [u8; 32]) {
-        if !self.known.insert(volume) {
+    fn was_filled(&self, volume: &[u8; 32], now: Duration) -> bool {
+        let filled = self.known.get(volume);
+        filled.is_some_and(|filled| now.saturating_sub(*filled) >= LOOKING_AFTER)
+    }
+
+    fn insert(&mut self, volume: [u8; 32], now: Duration) {
+        if self.known.insert(volume, now).is_some() {
             return;
         }
         self.order.push_back(volume);
@@ -107,12 +120,13 @@ impl CsiDriverProvider for ServedProvider {
             ))
         })?;
         let volume = ask.volume();
-        let was_filled = volume.is_some_and(|volume| self.filled.lock().known.contains(&volume));
+        let now = self.clock.monotonic();
+        let was_filled = volume.is_some_and(|volume| self.filled.lock().was_filled(&volume, now));
         let filled = self.provider.fill(&ask.request(was_filled)).await;
         match filled {
             Ok(filling) => {
                 if let Some(volume) = volume {
-                    self.filled.lock().insert(volume);
+                    self.filled.lock().insert(volume, self.clock.monotonic());
                 }
                 Ok(Response::new(answer(filling, ask.permission)))
             }

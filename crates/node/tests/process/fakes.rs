@@ -125,7 +125,10 @@ impl Node {
         };
         let parts = NodeServerParts {
             publisher,
-            provider: Some((root.path().join("azure.sock"), ServedProvider::new(provider))),
+            provider: Some((
+                root.path().join("azure.sock"),
+                ServedProvider::new(provider, Arc::clone(&shared)),
+            )),
             metrics,
             readiness: readiness.clone(),
             clock: shared,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lanyard_clock::ManualClock;
 use lanyard_grpc::provider::ObjectVersion as WireVersion;
 use parking_lot::Mutex;
 
@@ -45,6 +46,12 @@ impl Provider for Remembering {
     }
 }
 
+/// With the clock that it looks at.
+fn serving(provider: Arc<dyn Provider>) -> (ServedProvider, ManualClock) {
+    let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    (ServedProvider::new(provider, Arc::new(clock.clone())), clock)
+}
+
 fn message(attributes: &str) -> MountRequest {
     MountRequest {
         attributes: attributes.to_owned(),
@@ -60,7 +67,7 @@ const POD: &str = r#""csi.storage.k8s.io/pod.name":"p","csi.storage.k8s.io/pod.n
 #[tokio::test]
 async fn a_driver_is_answered_with_modes_from_the_file_or_the_request() {
     let provider = Arc::new(Remembering::default());
-    let served = ServedProvider::new(Arc::<Remembering>::clone(&provider));
+    let served = serving(Arc::<Remembering>::clone(&provider)).0;
     let attributes = format!(
         r#"{{{POD},"secretProviderClass":"c","csi.storage.k8s.io/serviceAccount.name":"s","csi.storage.k8s.io/ephemeral":"true","keyvaultName":"kv"}}"#
     );
@@ -74,7 +81,7 @@ async fn a_driver_is_answered_with_modes_from_the_file_or_the_request() {
 #[tokio::test]
 async fn the_sync_controller_and_a_rotating_driver_are_served() {
     let provider = Arc::new(Remembering::default());
-    let served = ServedProvider::new(Arc::<Remembering>::clone(&provider));
+    let served = serving(Arc::<Remembering>::clone(&provider)).0;
     // A class of the sync controller cannot pass for another one.
     let mut controller = message(&format!(r#"{{{POD},"secretProviderClass":"trusted"}}"#));
     controller.secrets = "{}".to_owned();
@@ -92,7 +99,7 @@ async fn a_driver_that_never_says_what_is_mounted_is_rotating_once_its_volume_wa
     let mut provider = Remembering::default();
     let refusal = Refusal::new(OutcomeCode::VaultUnavailable, "planned");
     provider.refusal = Some(refusal);
-    let failing = ServedProvider::new(Arc::new(provider));
+    let failing = serving(Arc::new(provider)).0;
     let ask = |uid: &str, vault: &str, target: &str| {
         let attributes =
             format!(r#"{{{POD},"csi.storage.k8s.io/pod.uid":"{uid}","keyvaultName":"{vault}"}}"#);
@@ -104,20 +111,24 @@ async fn a_driver_that_never_says_what_is_mounted_is_rotating_once_its_volume_wa
     assert!(failing.filled.lock().known.is_empty(), "a pod that waits goes on waiting");
 
     let provider = Arc::new(Remembering::default());
-    let served = ServedProvider::new(Arc::<Remembering>::clone(&provider));
-    for (uid, vault, target) in [
-        ("u", "kv", "/target"),
-        ("u", "kv", "/target"),
-        ("u", "kv", "/other"),
-        ("v", "kv", "/target"),
+    let (served, clock) = serving(Arc::<Remembering>::clone(&provider));
+    for (uid, vault, target, after) in [
+        ("u", "kv", "/target", 0),
+        // The driver could not write it, and a pod goes on waiting.
+        ("u", "kv", "/target", 59),
+        ("u", "kv", "/target", 59),
+        ("u", "kv", "/target", 60),
+        ("u", "kv", "/other", 60),
+        ("v", "kv", "/target", 60),
         // The class was changed, and somebody waits for it.
-        ("u", "kv2", "/target"),
+        ("u", "kv2", "/target", 60),
     ] {
+        clock.advance(Duration::from_secs(after));
         served.mount(Request::new(ask(uid, vault, target))).await.unwrap();
     }
     let asked = provider.asked.lock();
     let urgencies: Vec<_> = asked.iter().filter_map(|asked| asked.split(' ').next_back()).collect();
-    assert_eq!(urgencies, ["Mount", "Rotation", "Mount", "Mount", "Mount"]);
+    assert_eq!(urgencies, ["Mount", "Mount", "Mount", "Rotation", "Mount", "Mount", "Mount"]);
 }
 
 #[test]
@@ -129,10 +140,10 @@ fn what_was_filled_is_remembered_within_bounds() {
         id
     };
     for number in 0..=REMEMBERED {
-        filled.insert(volume(number));
+        filled.insert(volume(number), Duration::ZERO);
     }
     assert_eq!(filled.known.len(), REMEMBERED);
-    assert!(!filled.known.contains(&volume(0)) && filled.known.contains(&volume(1)));
+    assert!(!filled.known.contains_key(&volume(0)) && filled.known.contains_key(&volume(1)));
 }
 
 #[test]
@@ -180,7 +191,7 @@ async fn a_refusal_becomes_a_status_that_says_code_cause_and_hint() {
     for (code, retry, expected) in cases {
         let refusal = Refusal { retry, ..Refusal::new(code, "what came back") };
         let provider = Remembering { refusal: Some(refusal), ..Remembering::default() };
-        let served = ServedProvider::new(Arc::new(provider));
+        let served = serving(Arc::new(provider)).0;
         let status = served.mount(Request::new(message(&format!("{{{POD}}}")))).await.unwrap_err();
         assert_eq!(status.code(), expected);
         let heals = !status.message().contains("does not heal by itself");
