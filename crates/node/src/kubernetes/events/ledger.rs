@@ -21,7 +21,7 @@ struct Told {
     /// When the API was last told, and what.
     sent: Duration,
     message: [u8; 32],
-    /// The last notice that said something else since then.
+    /// What was said last, where that is something else.
     waiting: Option<Notice>,
 }
 
@@ -70,9 +70,9 @@ impl EventLedger {
             told.repeated.count = told.repeated.count.saturating_add(1);
             told.repeated.last = stamp;
             if now.saturating_sub(told.sent) < REPEAT_AFTER {
-                if told.message != digest_of(&[&notice.message]) {
-                    told.waiting = Some(notice.clone());
-                }
+                // What is said last is told last, also where that is what the API says already.
+                let is_news = told.message != digest_of(&[&notice.message]);
+                told.waiting = is_news.then(|| notice.clone());
                 return Decision::Wait;
             }
             told.send(notice, now);
@@ -126,7 +126,8 @@ impl Told {
     fn send(&mut self, notice: &Notice, now: Duration) {
         self.sent = now;
         self.message = digest_of(&[&notice.message]);
-        self.waiting = self.waiting.take().filter(|waiting| waiting.message != notice.message);
+        // It is older than this one.
+        self.waiting = None;
     }
 }
 
@@ -211,12 +212,24 @@ mod tests {
         let mut decide = |message, now| ledger.decide(&says(message), now, at(now));
         assert!(matches!(decide("a", MINUTE), Decision::Create(_)));
         assert_eq!(decide("b", 2 * MINUTE), Decision::Wait);
-        assert_eq!(decide("a", 3 * MINUTE), Decision::Wait);
+        assert_eq!(decide("b", 3 * MINUTE), Decision::Wait);
         assert_eq!(ledger.next_due(), Some(6 * MINUTE));
         assert_eq!(ledger.take_due(5 * MINUTE), None);
         let repeated = Repeated { count: 3, first: at(MINUTE), last: at(3 * MINUTE) };
         assert_eq!(ledger.take_due(6 * MINUTE), Some((says("b"), repeated)));
         assert_eq!((ledger.next_due(), ledger.take_due(20 * MINUTE)), (None, None));
+    }
+
+    #[test]
+    fn an_older_message_that_waits_does_not_replace_a_newer_one() {
+        let says = |message: &str| Notice { message: message.to_owned(), ..notice("u", FAILED) };
+        for (last, at_minute) in [("a", 3), ("c", 6)] {
+            let mut ledger = EventLedger::default();
+            for (message, minute) in [("a", 1), ("b", 2), (last, at_minute)] {
+                ledger.decide(&says(message), minute * MINUTE, at(minute * MINUTE));
+            }
+            assert_eq!((ledger.next_due(), ledger.take_due(20 * MINUTE)), (None, None), "{last}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) struct Told(BTreeMap<Topic, (Trouble, Timestamp)>);
 
 impl Told {
     /// What is new since the last time: a trouble that began or changed, one that lasts and was
-    /// told long ago, and one that ended. A topic that is gone has not become good.
+    /// told long ago, and one that ended or became another one. A topic that is gone has not become good.
     pub(super) fn notices(
         &mut self,
         now: Timestamp,
@@ -44,8 +44,11 @@ impl Told {
         let mut before = std::mem::take(&mut self.0);
         let mut notices = Vec::new();
         for (topic, trouble) in troubles {
-            let told = before
-                .remove(&topic)
+            let known = before.remove(&topic);
+            let other = known.as_ref().filter(|(known, _)| known.code != trouble.code);
+            notices.extend(other.map(|(known, _)| ended(known)));
+            let told = known
+                .filter(|(known, _)| known.code == trouble.code)
                 .filter(|(known, told)| known.message == trouble.message && is_lately(*told, now))
                 .map(|(_, told)| told);
             if told.is_none() {
@@ -59,14 +62,18 @@ impl Told {
         }
         for (topic, (trouble, _)) in before {
             if !is_gone(&topic) {
-                notices.push(Notice {
-                    pod: trouble.pod,
-                    kind: NoticeKind::Recovered(trouble.code),
-                    message: format!("no longer so: {}", trouble.message),
-                });
+                notices.push(ended(&trouble));
             }
         }
         notices
+    }
+}
+
+fn ended(trouble: &Trouble) -> Notice {
+    Notice {
+        pod: trouble.pod.clone(),
+        kind: NoticeKind::Recovered(trouble.code),
+        message: format!("no longer so: {}", trouble.message),
     }
 }
 
@@ -110,5 +117,19 @@ mod tests {
         assert_eq!(kinds(604, [].into(), false), [recovered]);
         assert_eq!(kinds(605, [(topic(), trouble("two"))].into(), false), [failed]);
         assert_eq!(kinds(606, [].into(), true), [], "a volume that is gone has not recovered");
+    }
+
+    #[test]
+    fn a_trouble_that_becomes_another_one_has_an_end() {
+        let mut told = Told::default();
+        let other = Trouble { code: OutcomeCode::ObjectExpired, ..trouble("two") };
+        let mut kinds = |second, trouble: Trouble| -> Vec<NoticeKind> {
+            let at = Timestamp::from_second(second).unwrap();
+            let troubles = [(Topic::Proofs("/a".into()), trouble)].into();
+            told.notices(at, troubles, |_| false).into_iter().map(|notice| notice.kind).collect()
+        };
+        kinds(0, trouble("one"));
+        let ended = NoticeKind::Recovered(OutcomeCode::TokenNotFound);
+        assert_eq!(kinds(1, other), [ended, NoticeKind::Failed(OutcomeCode::ObjectExpired)]);
     }
 }
