@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use azure_core::credentials::{AccessToken, TokenCredential, TokenRequestOptions};
+use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 
 use super::token_file::FederatedToken;
@@ -39,15 +40,19 @@ impl HeldTokenCredential {
         token: &[u8],
         transport: &TokenTransport,
     ) -> Result<Arc<Self>, TokenError> {
-        let held = HeldToken { token: ArcSwap::from(parse(token)?), refused: Mutex::default() };
+        let held = HeldToken {
+            token: ArcSwap::from(parse(token)?),
+            clock: Arc::clone(transport.clock()),
+            refused: Mutex::default(),
+        };
         let source = FederatedSource::new(held, tenant, client, authority, transport);
         Ok(Arc::new(Self { engine: TokenEngine::new(source, transport) }))
     }
 
     /// Takes `token` in the place of the one that is held, unless that one lives longer. One that
-    /// Entra has refused gives way to any other, however long it lives, and does not come back as
-    /// long as there is another: the issuer's keys may have changed, or somebody may have brought
-    /// what is no token of his. Failures that are remembered are forgotten then: the older token may
+    /// has expired gives way to any that has not. One that Entra has refused gives way to any other,
+    /// however long it lives, and does not come back as long as there is another that lives: the
+    /// issuer's keys may have changed, or somebody may have brought what is no token of his. Failures that are remembered are forgotten then: the older token may
     /// have caused them.
     ///
     /// # Errors
@@ -58,7 +63,9 @@ impl HeldTokenCredential {
         let origin = &self.engine.source().origin;
         let held = origin.token.load_full();
         let is_refused = origin.has_refused(&token);
-        let is_better = if origin.has_refused(&held) {
+        let now = origin.clock.now();
+        let is_only_living = held.has_expired(now) && !token.has_expired(now);
+        let is_better = if origin.has_refused(&held) || is_only_living {
             !token.is_same(&held)
         } else {
             !is_refused && token.expires() > held.expires()
@@ -93,6 +100,7 @@ impl TokenCredential for HeldTokenCredential {
 #[derive(Debug)]
 struct HeldToken {
     token: ArcSwap<FederatedToken>,
+    clock: SharedClock,
     /// What Entra has refused lately, the latest last.
     refused: Mutex<VecDeque<Arc<FederatedToken>>>,
 }
@@ -105,10 +113,10 @@ impl HeldToken {
 
 #[async_trait]
 impl TokenOrigin for HeldToken {
-    async fn load(&self, transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError> {
+    async fn load(&self, _transport: &TokenTransport) -> Result<Arc<FederatedToken>, TokenError> {
         let token = self.token.load_full();
         match token.expires() {
-            Some(expired) if expired <= transport.clock().now() => {
+            Some(expired) if expired <= self.clock.now() => {
                 Err(TokenError::HeldTokenExpired { expired })
             }
             _ => Ok(token),
@@ -225,6 +233,19 @@ mod tests {
         assert_eq!(bench.script.requests(), 0);
         credential.replace_token(jwt(NOW + 60).as_bytes()).unwrap();
         assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+    }
+
+    #[tokio::test]
+    async fn a_token_that_says_no_end_takes_the_place_of_one_that_has_expired() {
+        let bench = Bench::new(|_, _| Reply::token("t", 3_600));
+        let endless = "e30.e30.e30";
+        let credential = credential(&bench, &jwt(NOW + 60));
+        credential.replace_token(endless.as_bytes()).unwrap();
+        bench.clock.advance(Duration::from_mins(1));
+        assert!(get(&bench, &credential).await.is_err(), "one that lives keeps its place");
+        credential.replace_token(endless.as_bytes()).unwrap();
+        assert_eq!(get(&bench, &credential).await.unwrap(), "t");
+        assert_eq!(bench.script.seen(0).field("client_assertion").unwrap(), endless);
     }
 
     #[tokio::test]

@@ -81,6 +81,11 @@ impl FederatedToken {
         Timestamp::from_second(self.claims()?.exp?).ok()
     }
 
+    /// Whether it says that it has expired.
+    pub(super) fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires().is_some_and(|expires| expires <= now)
+    }
+
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.text() == other.text()
     }

@@ -87,10 +87,16 @@ pub enum TokenError {
         limit: Duration,
     },
     /// The endpoint asked to be left alone, and the time is not over.
-    #[error("{endpoint} asked not to be called for another {} s", remaining.as_secs())]
+    #[error(
+        "{endpoint} asked not to be called{} for another {} s",
+        client.as_ref().map(|client| format!(" by application {client}")).unwrap_or_default(),
+        remaining.as_secs()
+    )]
     CoolingDown {
         /// The URL without its query.
         endpoint: String,
+        /// The application that it asked, where others may call it.
+        client: Option<String>,
         /// How long it still lasts.
         remaining: Duration,
     },
@@ -245,7 +251,11 @@ impl TokenError {
                 "check name resolution, the route, the proxy (HTTPS_PROXY, NO_PROXY) and the \
                  trusted CA from this host"
             }
-            Self::CoolingDown { .. } => {
+            Self::CoolingDown { client: Some(_), .. } => {
+                "the endpoint throttles this application: wait, and look for callers of it that do \
+                 not cache"
+            }
+            Self::CoolingDown { client: None, .. } => {
                 "the endpoint throttles this host: wait, and look for callers that do not cache"
             }
             Self::Crowded { .. } => {

@@ -143,10 +143,21 @@ impl TokenTransport {
     /// How long the authority of `endpoint` still wants to be left alone, by everybody or by this
     /// application.
     pub(crate) fn cool_down(&self, endpoint: &Url, client: Option<&str>) -> Option<Duration> {
+        let (of_all, own) = self.cool_downs(endpoint, client);
+        of_all.max(own)
+    }
+
+    /// How long the authority of `endpoint` wants to be left alone by everybody, and how long by this
+    /// application.
+    fn cool_downs(
+        &self,
+        endpoint: &Url,
+        client: Option<&str>,
+    ) -> (Option<Duration>, Option<Duration>) {
         let now = self.shared.clock.monotonic();
         let all = &self.shared.cool_downs;
         let own = client.and_then(|client| all.remaining(&application(endpoint, client), now));
-        all.remaining(&origin(endpoint), now).max(own)
+        (all.remaining(&origin(endpoint), now), own)
     }
 
     fn cooling(&self, exchange: &dyn Exchange) -> Option<Duration> {
@@ -162,11 +173,14 @@ impl TokenTransport {
         let started = self.shared.clock.monotonic();
         let mut attempt = 0;
         loop {
-            if let Some(remaining) = self.cooling(exchange) {
+            let (of_all, own) = self.cool_downs(exchange.endpoint(), exchange.client_id());
+            if let Some(remaining) = of_all.max(own) {
                 let wait = self.cool_down_wait(remaining);
                 if !self.affords(started, wait) {
                     let endpoint = display_url(exchange.endpoint());
-                    return Err(TokenError::CoolingDown { endpoint, remaining });
+                    let client = exchange.client_id().filter(|_| own > of_all);
+                    let client = client.map(str::to_owned);
+                    return Err(TokenError::CoolingDown { endpoint, client, remaining });
                 }
                 self.shared.clock.sleep(wait).await;
                 continue;

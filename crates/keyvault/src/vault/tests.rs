@@ -421,7 +421,7 @@ fn a_read_without_a_token_is_retried_as_the_credential_says_and_hints_what_it_hi
         ),
         (TokenError::Abandoned, RetryClass::Transient),
         (
-            TokenError::CoolingDown { endpoint: endpoint(), remaining },
+            TokenError::CoolingDown { endpoint: endpoint(), client: None, remaining },
             RetryClass::Throttled { after: Some(remaining) },
         ),
     ] {

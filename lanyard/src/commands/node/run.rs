@@ -65,8 +65,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
     let publisher = Publisher::new(publisher_settings, parts);
     let served = args.providers.provider_socket.clone().zip(azure);
-    let provider =
-        served.map(|(path, azure)| (path, ServedProvider::new(azure, Arc::clone(&clock))));
+    let provider = served.map(|(path, it)| (path, ServedProvider::new(it, Arc::clone(&clock))));
     let claimed = settings.lock_file();
     let drain = settings.server.drain;
     let parts = NodeServerParts {
