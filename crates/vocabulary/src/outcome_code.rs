@@ -131,8 +131,10 @@ outcome_codes! {
         "The vault does not let the identity read the object.",
         "assign `Key Vault Secrets User` at the narrowest scope, and see the vault's network rules";
     VaultThrottled, "VaultThrottled", VaultRead, ByItself,
-        "The vault throttles, or asked to be left alone.",
-        "wait; every client of the vault shares its limit, so read less often or spread the objects";
+        "The vault throttles, or asked to be left alone, or this node's own share of requests to it \
+         is used up.",
+        "wait; every client of the vault shares its limit, so read less often or spread the objects; \
+         where it is this node's own share, raise --vault-requests-per-second";
     VaultUnavailable, "VaultUnavailable", VaultRead, ByItself,
         "The vault failed on its side or was not reached.",
         "check keyvaultName, DNS, the vault's firewall, and the health of Key Vault in the region";
