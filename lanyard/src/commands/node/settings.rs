@@ -69,6 +69,7 @@ fn problems(args: &NodeArgs) -> Vec<String> {
         ("--kubelet-dir", Some(&args.driver.kubelet_dir)),
         ("--provider-volume", Some(&args.providers.provider_volume)),
         ("--provider-socket", args.providers.provider_socket.as_ref()),
+        ("--cloud-env-dir", Some(&args.azure.cloud_env_dir)),
     ];
     let more = args.providers.additional_provider_volume_paths.iter();
     let more = more.map(|path| ("--additional-provider-volume-paths", Some(path)));

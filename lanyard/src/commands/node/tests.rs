@@ -110,6 +110,7 @@ fn everything_that_is_wrong_with_the_flags_is_told_at_once() {
 fn every_path_is_absolute_and_plain() {
     for flag in [
         "--registration-dir=plugins_registry",
+        "--cloud-env-dir=etc/kubernetes",
         "--kubelet-registration-path=/a/../csi.sock",
         "--additional-provider-volume-paths=/a,b",
         "--endpoint=unix:///a/../csi.sock",
