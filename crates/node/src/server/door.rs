@@ -161,8 +161,10 @@ const MOST_STREAMS: u32 = 512;
 mod tests {
     use std::sync::Arc;
 
-    use lanyard_clock::ManualClock;
+    use lanyard_clock::{Clock, ManualClock};
+    use lanyard_telemetry::Readiness;
 
+    use super::super::ending::End;
     use super::*;
 
     #[tokio::test]
@@ -179,5 +181,30 @@ mod tests {
         clock.advance(REST);
         assert!(incoming.next().await.unwrap().is_err());
         assert_eq!(incoming.next().await.unwrap().unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn calls_in_flight_are_answered_until_the_deadline_however_late_their_socket_closes() {
+        let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+        let shared: SharedClock = Arc::new(clock.clone());
+        let end = End::default();
+        let door = Door {
+            path: PathBuf::from("csi.sock"),
+            gate: Readiness::default().gate("csi socket", "does not listen yet"),
+            opens_gate: true,
+            ending: end.ending(),
+            metrics: NodeMetrics::new(SharedClock::clone(&shared)),
+            clock: shared,
+        };
+        let deadline = clock.monotonic() + Duration::from_secs(20);
+        end.begin(deadline);
+        // Another socket took most of the time.
+        clock.advance(Duration::from_secs(15));
+        let told = door.ending.begun().await;
+        assert_eq!(told, deadline);
+        let mut draining = Box::pin(door.drain(tokio::spawn(std::future::pending()), told));
+        assert!(futures::poll!(&mut draining).is_pending());
+        clock.advance(Duration::from_secs(5));
+        draining.await.unwrap();
     }
 }
