@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lanyard_clock::{Clock, SystemClock};
 use lanyard_cluster::Plan;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
@@ -220,13 +221,21 @@ impl Stage {
     async fn uninstall(&self) -> Result<(), Failed> {
         self.helm.uninstall().map_err(chain)?;
         self.await_driver(false).await?;
-        let left =
-            self.site.kubectl.run(&["get", "all,csidriver", "--all-namespaces", "--output=name"]);
-        let left = left.map_err(chain)?;
-        let ours: Vec<&str> =
-            left.lines().filter(|it| it.contains("lanyard") || it.contains(DRIVER)).collect();
-        if !ours.is_empty() {
-            return Err(format!("left behind: {}", ours.join(", ")).into());
+        // A pod is there until its process has ended.
+        let clock = SystemClock::new();
+        let deadline = clock.monotonic() + START;
+        loop {
+            let everything = ["get", "all,csidriver", "--all-namespaces", "--output=name"];
+            let left = self.site.kubectl.run(&everything).map_err(chain)?;
+            let is_ours = |it: &&str| it.contains("lanyard") || it.contains(DRIVER);
+            let ours: Vec<&str> = left.lines().filter(is_ours).collect();
+            if ours.is_empty() {
+                break;
+            }
+            if clock.monotonic() > deadline {
+                return Err(format!("left behind: {}", ours.join(", ")).into());
+            }
+            clock.sleep(Duration::from_millis(500)).await;
         }
         self.site
             .kubectl
