@@ -23,7 +23,9 @@ pub(crate) fn cargo_tool(house: &House, tool: CargoTool) -> Result<PathBuf, Task
     let place = house.tool(tool.name, tool.version);
     in_place(&place, |root| {
         let mut command = house.cargo();
-        command.args(["install", tool.name, "--version", tool.version, "--locked", "--root"]);
+        // They run for seconds, and a released build of them takes minutes.
+        command.args(["install", tool.name, "--debug", "--version", tool.version, "--locked"]);
+        command.arg("--root");
         command.arg(root);
         process::run(&mut command)
     })?;
