@@ -1,5 +1,5 @@
-//! Kubernetes wire types: the HostedCluster slice, SecretProviderClass with its parameters, and the
-//! pod status that tells what a volume holds.
+//! Kubernetes wire types: the slice of HostedCluster and HostedControlPlane, SecretProviderClass
+//! with its parameters, and what nodes, canaries and the operator tell about identities.
 //!
 //! Reading is patient and writing is exact: everything is optional, fields that are not known
 //! stay as they came, and problems are collected with the place of each.
@@ -16,16 +16,24 @@
 //! # Ok::<(), serde_json::Error>(())
 //! ```
 
+pub mod canary_facts;
 pub mod hosted_cluster;
+pub mod hosted_cluster_identities;
+pub mod hosted_control_plane;
 pub mod objects;
 pub mod parameters;
 pub mod pod_status;
 pub mod secret_provider_class;
 mod source_text;
+pub mod volume_facts;
 
+pub use canary_facts::CanaryFacts;
 pub use hosted_cluster::{HostedCluster, ReadHostedClusterError};
+pub use hosted_cluster_identities::HostedClusterIdentities;
+pub use hosted_control_plane::HostedControlPlane;
 pub use objects::{FileName, ObjectEntry, ObjectFormat, ObjectKind, ObjectVersion};
 pub use parameters::{IdentityMode, ParameterProblem, ParameterProblems, ProviderParameters};
 pub use pod_status::SecretProviderClassPodStatus;
 pub use secret_provider_class::SecretProviderClass;
 pub use source_text::reads_as_text;
+pub use volume_facts::{ObjectFacts, VolumeFacts};

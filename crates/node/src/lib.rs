@@ -85,10 +85,7 @@ pub use publisher::{
     VolumeState, VolumesMemory,
 };
 pub use registration::{RegistrationRefused, RegistrationSettings};
-pub use reporter::{
-    Looked, NoReporter, Notice, NoticeKind, ObjectFacts, ReportError, Reporter, VolumeFacts,
-    VolumeReport,
-};
+pub use reporter::{Looked, NoReporter, Notice, NoticeKind, ReportError, Reporter, VolumeReport};
 pub use server::{NodeServer, NodeServerParts, NodeServerSettings, ServeError};
 pub use step::{Step, Work};
 pub use sync::{SecretSync, SecretSyncSettings};

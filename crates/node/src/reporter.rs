@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use lanyard_api::VolumeFacts;
 use lanyard_keyvault::Pod;
 use lanyard_vocabulary::{Hop, OutcomeCode};
-use serde::{Deserialize, Serialize};
 
 use crate::provider::ObjectVersion;
 
@@ -61,50 +60,6 @@ pub struct VolumeReport {
     pub objects: Vec<ObjectVersion>,
     /// What the operator and the doctor read.
     pub facts: VolumeFacts,
-}
-
-/// What the node knows about a volume: the annotation `lanyard.dev/volume-facts` of the pod
-/// status, as JSON. What is absent is unknown.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VolumeFacts {
-    /// The last hop that is known to be good.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_good_hop: Option<String>,
-    /// The code of what is wrong, while something is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<String>,
-    /// The code of what it came from, where the outcome says what was done about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
-    /// Since when it is wrong.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// What was tried and what came back when it began. It stays as it is while the outcome does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// What is known about each object.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub objects: Vec<ObjectFacts>,
-}
-
-/// What the node knows about one object of a volume; never the value.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ObjectFacts {
-    /// The id, as in the status.
-    pub id: String,
-    /// The version that is mounted.
-    pub version: String,
-    /// When what it holds begins to be valid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_before: Option<Timestamp>,
-    /// When what it holds ends to be valid.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_after: Option<Timestamp>,
-    /// From when on a newer one is to be expected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub renew_after: Option<Timestamp>,
 }
 
 /// Something that people who look at a pod should know.

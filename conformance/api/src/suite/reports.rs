@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use kube::api::PostParams;
-use lanyard_api::SecretProviderClassPodStatus;
+use lanyard_api::{SecretProviderClassPodStatus, VolumeFacts};
 use lanyard_keyvault::Pod;
 use lanyard_node::{
-    EventQueue, KubeReporter, KubeReporterSettings, ObjectVersion, Reporter, VolumeFacts,
-    VolumeReport,
+    EventQueue, KubeReporter, KubeReporterSettings, ObjectVersion, Reporter, VolumeReport,
 };
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;

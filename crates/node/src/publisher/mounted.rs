@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use lanyard_api::{ObjectFacts, VolumeFacts};
 use lanyard_keyvault::Proofs;
 use lanyard_vocabulary::{Healing, Hop};
 
@@ -13,7 +14,7 @@ use crate::generation::Generation;
 use crate::marker::{Marker, MountedObject, Trouble};
 use crate::order::MountOrder;
 use crate::provider::{ObjectVersion, Stamps};
-use crate::reporter::{ObjectFacts, VolumeFacts, VolumeReport};
+use crate::reporter::VolumeReport;
 use crate::rotation::VolumeClock;
 use crate::volume::Volume;
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use lanyard_api::SecretProviderClassPodStatus;
 use lanyard_api::pod_status::{PodStatus, PodStatusObject};
+use lanyard_api::{SecretProviderClassPodStatus, VolumeFacts};
 use lanyard_keyvault::Pod;
 use serde_json::{Map, Value, json};
 
 use crate::kubernetes::digest::digest_of;
-use crate::reporter::{VolumeFacts, VolumeReport};
+use crate::reporter::VolumeReport;
 
 /// The pod status of a report: only what is ours to say, so that it can be applied as it is.
 pub(super) fn desired_pod_status(
@@ -167,7 +167,7 @@ mod tests {
 
     use super::*;
     use crate::provider::ObjectVersion;
-    use crate::reporter::ObjectFacts;
+    use lanyard_api::ObjectFacts;
 
     fn object(id: &str, version: &str) -> ObjectVersion {
         ObjectVersion { id: id.to_owned(), version: version.to_owned() }
