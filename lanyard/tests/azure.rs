@@ -3,43 +3,12 @@
 #![cfg(feature = "emulator")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use serde_json::Value;
+#[path = "azure/serving.rs"]
+mod serving;
 
-/// A `lanyard azure serve` that ends with the test, killed as hard as a machine can.
-struct Serving {
-    child: Child,
-    session: Value,
-}
-
-impl Serving {
-    fn start(state: &Path) -> Self {
-        let mut child = lanyard()
-            .args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"])
-            .arg(state)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let session = serde_json::from_str(&line).unwrap();
-        Self { child, session }
-    }
-
-    fn text(&self, key: &str) -> String {
-        self.session[key].as_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
+use serving::Serving;
 
 fn lanyard() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
@@ -78,7 +47,7 @@ fn a_command_inside_sees_the_exports_and_its_requests_are_in_the_ledger() {
 #[test]
 fn the_world_survives_a_kill_and_the_exports_lead_to_it() {
     let state = tempfile::tempdir().unwrap();
-    let first = Serving::start(state.path());
+    let first = Serving::start(lanyard(), state.path());
     let exports = lanyard().args(["azure", "env", "--state"]).arg(state.path()).output().unwrap();
     let shell = text(&exports.stdout);
     assert!(shell.contains(&format!("export HTTPS_PROXY='{}'", first.text("proxy"))), "{shell}");
@@ -89,7 +58,7 @@ fn the_world_survives_a_kill_and_the_exports_lead_to_it() {
     assert_eq!(none.status.code(), Some(3));
     assert!(text(&none.stderr).contains("lanyard azure serve"));
 
-    let second = Serving::start(state.path());
+    let second = Serving::start(lanyard(), state.path());
     assert_eq!(std::fs::read_to_string(second.text("ca_file")).unwrap(), ca);
     drop(second);
 

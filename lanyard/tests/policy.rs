@@ -4,15 +4,20 @@
 #![cfg(feature = "emulator")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use lanyard_grpc::provider::csi_driver_provider_client::CsiDriverProviderClient;
 use lanyard_grpc::provider::{MountRequest, MountResponse};
 use serde_json::{Value, json};
 use tonic::{Code, Status};
+
+#[path = "azure/serving.rs"]
+mod serving;
+
+use serving::Serving;
 
 /// A process that ends with the test.
 struct Running(Child);
@@ -24,23 +29,12 @@ impl Drop for Running {
     }
 }
 
-/// A local Azure.
-struct Azure {
-    _process: Running,
-    session: Value,
-}
+/// A local Azure whose control API is used.
+struct Azure(Serving);
 
 impl Azure {
     fn start(state: &Path) -> Self {
-        let mut child = lanyard()
-            .args(["azure", "serve", "--listen", "127.0.0.1:0", "--output", "json", "--state"])
-            .arg(state)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { session: serde_json::from_str(&line).unwrap(), _process: Running(child) }
+        Self(Serving::start(lanyard(), state))
     }
 
     /// Asks the control API.
@@ -54,8 +48,8 @@ impl Azure {
     }
 
     fn request(&self, method: &str, path: &str, body: &str) -> Value {
-        let address = self.session["address"].as_str().unwrap();
-        let mut stream = TcpStream::connect(address).unwrap();
+        let address = self.0.text("address");
+        let mut stream = TcpStream::connect(&address).unwrap();
         let length = body.len();
         let head = format!(
             "{method} /lanyard/v1/{path} HTTP/1.1\r\nhost: {address}\r\nx-lanyard-control: 1\r\n\
@@ -94,9 +88,9 @@ impl Node {
             .args(["--classes", &at("classes.yaml"), "--provider-socket", &at("azure.sock")])
             .args(["--audit-file", &at("audit.jsonl")])
             .args(flags)
-            .env("HTTPS_PROXY", azure.session["proxy"].as_str().unwrap())
-            .env("SSL_CERT_FILE", azure.session["ca_bundle"].as_str().unwrap())
-            .env("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.session["proxy"].as_str().unwrap())
+            .env("HTTPS_PROXY", azure.0.text("proxy"))
+            .env("SSL_CERT_FILE", azure.0.text("ca_bundle"))
+            .env("AZURE_POD_IDENTITY_AUTHORITY_HOST", azure.0.text("proxy"))
             .spawn()
             .unwrap();
         Self { _process: Running(child), directory: directory.to_owned() }
@@ -260,7 +254,7 @@ async fn identities_of_the_pod_itself_are_judged_by_azure_alone_in_each_of_their
     let policy = directory.path().join("policy.yaml");
     let nothing = "apiVersion: lanyard.dev/v1alpha1\nkind: NodePolicy\nrules: []\n";
     std::fs::write(&policy, nothing).unwrap();
-    let proxy = azure.session["proxy"].as_str().unwrap().replace("http://", "https://");
+    let proxy = azure.0.text("proxy").replace("http://", "https://");
     let flags = [
         "--policy-mode=enforce",
         "--policy-file",

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use lanyard_clock::{Clock, SystemClock};
-use serde_json::Value;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 /// How often an object is looked at.
@@ -58,6 +58,14 @@ impl Kubectl {
     /// Applies objects. The API decides, strictly: a field that it does not know is an error.
     pub(crate) fn apply(&self, objects: &Value) -> Result<(), KubectlError> {
         self.feed(&["apply", "--validate=strict", "--filename=-"], &objects.to_string()).map(drop)
+    }
+
+    /// Makes a namespace in which objects of these definitions can be.
+    pub(crate) fn found(&self, namespace: &str, definitions: &str) -> Result<(), KubectlError> {
+        self.run(&["apply", "--filename", definitions])?;
+        self.apply(&json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace },
+        }))
     }
 
     /// Has the API read and admit objects in YAML strictly, without keeping them.

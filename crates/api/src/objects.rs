@@ -16,6 +16,7 @@ mod entry;
 #[cfg(test)]
 mod tests;
 
+pub use entry::MOST_FILES;
 pub(crate) use entry::parse_objects;
 
 /// One entry of `objects`: an object of the vault and the file that it becomes.

@@ -298,7 +298,7 @@ impl Publisher {
         }
         let (dir, target) = (self.engine.settings.kubelet_dir.clone(), target.to_owned());
         let look = move || match Place::parse(&dir, &target) {
-            Some(place) => !matches!(place.mount_id(), Ok(None)),
+            Some(place) => place.may_be_mounted(),
             None => MountTable::load().map_or(true, |table| table.layers(&target) > 0),
         };
         blocking(look).await.unwrap_or(true)
@@ -349,7 +349,7 @@ impl Engine {
         let was_mounted = turn.mounted().is_some();
         match self.bring(&mut turn, place.clone(), order).await {
             Err(failure) if failure.is_final() => {
-                let look = move || !matches!(place.mount_id(), Ok(None));
+                let look = move || place.may_be_mounted();
                 let is_mounted = was_mounted || blocking(look).await.unwrap_or(true);
                 Err(if is_mounted { failure.not_final() } else { failure })
             }

@@ -109,10 +109,7 @@ impl Stage {
     /// The namespace of the suite, with the CRDs of the chart and a class.
     pub(crate) fn prepare(&self, crds: &str) -> Result<(), KubectlError> {
         let kubectl = &self.site.kubectl;
-        kubectl.run(&["apply", "--filename", crds])?;
-        kubectl.apply(&json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
-        }))?;
+        kubectl.found(NAMESPACE, crds)?;
         kubectl.apply(&class())
     }
 

@@ -66,10 +66,7 @@ impl Stage {
     /// The namespace of the suite, with the CRDs of the chart.
     pub(crate) fn prepare(&self, crds: &str) -> Result<(), KubectlError> {
         let kubectl = &self.site.kubectl;
-        kubectl.run(&["apply", "--filename", crds])?;
-        kubectl.apply(&json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
-        }))?;
+        kubectl.found(NAMESPACE, crds)?;
         // Pods of a node that does not exist are collected.
         kubectl.apply(&json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE } }))
     }

@@ -259,8 +259,9 @@ const LONGEST_TEXT: usize = 256 * 1024;
 /// The most entries.
 const MOST_ENTRIES: usize = 500;
 
-/// The most files that all entries write together, versions of a history included.
-const MOST_FILES: usize = 4096;
+/// The most files that all entries write together, versions of a history included. A volume keeps
+/// an inode for each per generation, for as long as it lives.
+pub const MOST_FILES: usize = 4096;
 
 /// How many problems are told one by one: they go into events and into answers to the kubelet.
 const MOST_PROBLEMS: usize = 20;

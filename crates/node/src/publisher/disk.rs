@@ -1,5 +1,6 @@
 //! What the publisher does to the disk. All of it blocks.
 
+use lanyard_api::objects::MOST_FILES;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::{OutcomeCode, causes};
 use tonic::Code;
@@ -430,9 +431,6 @@ fn of_file(error: &PublishError) -> PublishFailure {
 fn length_of(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
-
-/// Files of one volume. Each keeps an inode per generation for as long as the volume lives.
-const MOST_FILES: usize = 4096;
 
 /// Nobody stacks more mounts on one place in good faith.
 const MOST_LAYERS: usize = 64;

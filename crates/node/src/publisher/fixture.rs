@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 use rustix::mount::{UnmountFlags, unmount};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
+use super::failure::PublishFailure;
 use super::{Publisher, PublisherParts, PublisherSettings};
 use crate::classes::MemoryClasses;
 use crate::marker::Marker;
@@ -84,6 +86,16 @@ impl ScriptedProvider {
             stale: None,
             refusal: None,
         };
+    }
+
+    /// From now on a credential document, which begins to be valid then.
+    pub(super) fn gives_credential(&self, text: &str, version: &str, not_before: Timestamp) {
+        self.gives(&[("cert", text)], version);
+        self.stamps(Stamps {
+            not_before: Some(not_before),
+            is_credential: true,
+            ..Stamps::default()
+        });
     }
 
     pub(super) fn stamps(&self, stamps: Stamps) {
@@ -280,6 +292,21 @@ impl Node {
         let below = target.strip_prefix(self.dir.path()).unwrap();
         let real = self.dir.path().canonicalize().unwrap().join(below);
         MountTable::load().unwrap().layers(&real)
+    }
+
+    /// Shuts the provider, and begins a publish that waits for it.
+    pub(super) async fn publishing(
+        &self,
+        publisher: &Publisher,
+        target: &Path,
+    ) -> JoinHandle<Result<(), PublishFailure>> {
+        self.provider.shut().await;
+        let (publisher, order) = (publisher.clone(), order(target));
+        let call = tokio::spawn(async move { publisher.publish(order).await });
+        while self.provider.times_asked() == 0 {
+            tokio::task::yield_now().await;
+        }
+        call
     }
 
     /// Time passes until a volume that is well is due again.

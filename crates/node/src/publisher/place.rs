@@ -81,6 +81,11 @@ impl Place {
         }
     }
 
+    /// Whether something may be mounted at the place: what cannot be looked at may.
+    pub(crate) fn may_be_mounted(&self) -> bool {
+        !matches!(self.mount_id(), Ok(None))
+    }
+
     fn mount_of(&self, handle: &OwnedFd) -> Result<Option<MountId>, DiskError> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
         let stat = fs::statx(handle, c"", flags, StatxFlags::MNT_ID)

@@ -108,14 +108,7 @@ impl Beside {
         part: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
-        let ended = self.ended();
-        self.add(part, async move {
-            tokio::select! {
-                () = work => {}
-                () = ended => {}
-            }
-            Ok(Course::Over)
-        });
+        self.add_until_end(part, work, Course::Over);
     }
 
     /// Runs what has to be done once, and can be dropped at any moment.
@@ -124,13 +117,22 @@ impl Beside {
         part: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
+        self.add_until_end(part, work, Course::Done);
+    }
+
+    fn add_until_end(
+        &mut self,
+        part: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+        course: Course,
+    ) {
         let ended = self.ended();
         self.add(part, async move {
             tokio::select! {
                 () = work => {}
                 () = ended => {}
             }
-            Ok(Course::Done)
+            Ok(course)
         });
     }
 

@@ -62,14 +62,7 @@ async fn an_unpublish_does_not_wait_for_the_provider_of_a_pod_that_is_gone() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");
     let publisher = node.start();
-    node.provider.shut().await;
-    let first = {
-        let (publisher, order) = (publisher.clone(), order(&target));
-        tokio::spawn(async move { publisher.publish(order).await })
-    };
-    while node.provider.times_asked() == 0 {
-        tokio::task::yield_now().await;
-    }
+    let first = node.publishing(&publisher, &target).await;
     // The gate stays shut.
     publisher.unpublish("csi-1", &target).await.unwrap();
     let failure = first.await.unwrap().unwrap_err();
@@ -84,12 +77,8 @@ async fn a_provider_that_never_answers_is_named_before_the_kubelet_gives_up() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");
     let publisher = node.start();
-    node.provider.shut().await;
-    let call = {
-        let (publisher, order) = (publisher.clone(), order(&target));
-        tokio::spawn(async move { publisher.publish(order).await })
-    };
-    while node.provider.times_asked() == 0 || node.clock.sleepers() == 0 {
+    let call = node.publishing(&publisher, &target).await;
+    while node.clock.sleepers() == 0 {
         tokio::task::yield_now().await;
     }
     node.clock.advance(Duration::from_secs(101));

@@ -3,7 +3,6 @@ use std::os::unix::fs::symlink;
 use rustix::mount::{MountFlags, mount, mount_bind};
 
 use super::*;
-use crate::provider::Stamps;
 
 /// What upstream's driver mounts: a tmpfs without options, filled by the atomic writer.
 fn mounted_by_upstream(target: &Path, content: &str) {
@@ -79,12 +78,8 @@ async fn a_credential_of_upstream_is_not_replaced_by_an_older_one() {
     mounted_by_upstream(&target, &theirs);
     let publisher = node.start();
     let gives = |not_before: &str, version: &str| {
-        node.provider.gives(&[("cert", &credential(not_before))], version);
-        node.provider.stamps(Stamps {
-            not_before: not_before.parse().ok(),
-            is_credential: true,
-            ..Stamps::default()
-        });
+        let stamp = not_before.parse().unwrap();
+        node.provider.gives_credential(&credential(not_before), version, stamp);
     };
     gives("2026-11-20T11:00:00Z", "v0");
     publisher.publish(order(&target)).await.unwrap();
@@ -103,12 +98,8 @@ async fn what_another_driver_wrote_into_our_volume_is_not_replaced_by_an_older_c
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");
     let gives = |not_before: &str, version: &str| {
-        node.provider.gives(&[("cert", &credential(not_before))], version);
-        node.provider.stamps(Stamps {
-            not_before: not_before.parse().ok(),
-            is_credential: true,
-            ..Stamps::default()
-        });
+        let stamp = not_before.parse().unwrap();
+        node.provider.gives_credential(&credential(not_before), version, stamp);
     };
     gives("2026-11-18T11:00:00Z", "v1");
     node.start().publish(order(&target)).await.unwrap();
@@ -380,14 +371,7 @@ async fn a_mount_that_appeared_while_the_source_was_asked_is_not_stacked_upon() 
         node.staged = staged;
         let target = node.prepared("v");
         let publisher = node.start();
-        node.provider.shut().await;
-        let call = {
-            let (publisher, order) = (publisher.clone(), order(&target));
-            tokio::spawn(async move { publisher.publish(order).await })
-        };
-        while node.provider.times_asked() == 0 {
-            tokio::task::yield_now().await;
-        }
+        let call = node.publishing(&publisher, &target).await;
         mounted_by_upstream(&target, "theirs");
         node.provider.open();
         let failure = call.await.unwrap().unwrap_err();

@@ -106,24 +106,23 @@ async fn a_rotation_by_ourselves_is_left_out_if_the_kubelet_was_quicker() {
     assert_eq!(node.provider.times_asked(), 3);
 }
 
+/// A credential is mounted, and then the provider gives an older one, for three looks.
+async fn an_older_credential_comes(node: &Node, publisher: &Publisher, target: &Path) {
+    node.provider.gives_credential("one", "v1", Timestamp::from_second(2_000).unwrap());
+    publisher.publish(order(target)).await.unwrap();
+    node.provider.gives_credential("old", "v0", Timestamp::from_second(1_000).unwrap());
+    for _ in 0..3 {
+        node.wait();
+        publisher.publish(order(target)).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn an_older_credential_is_refused_and_the_mounted_one_stays() {
     let Some(node) = Node::new() else { return };
     let target = node.prepared("v");
     let publisher = node.start();
-    let stamps = |second| Stamps {
-        not_before: Some(Timestamp::from_second(second).unwrap()),
-        is_credential: true,
-        ..Stamps::default()
-    };
-    node.provider.stamps(stamps(2_000));
-    publisher.publish(order(&target)).await.unwrap();
-    node.provider.gives(&[("cert", "old")], "v0");
-    node.provider.stamps(stamps(1_000));
-    for _ in 0..3 {
-        node.wait();
-        publisher.publish(order(&target)).await.unwrap();
-    }
+    an_older_credential_comes(&node, &publisher, &target).await;
     assert_eq!(read(&target, "cert"), "one");
     assert_eq!(node.listener.kinds(), [NoticeKind::Failed(OutcomeCode::CredentialOlder)]);
     let looks = node.listener.looks.lock().clone();
@@ -148,19 +147,7 @@ async fn an_older_credential_that_the_class_accepts_is_taken_and_stands_in_the_t
     let accepted = [(ClassWishes::ACCEPT_OLDER, "secret/one@v0")];
     let publisher = node.start_with_annotations(settings, &accepted);
     let target = node.prepared("v");
-    let stamps = |second| Stamps {
-        not_before: Some(Timestamp::from_second(second).unwrap()),
-        is_credential: true,
-        ..Stamps::default()
-    };
-    node.provider.stamps(stamps(2_000));
-    publisher.publish(order(&target)).await.unwrap();
-    node.provider.gives(&[("cert", "old")], "v0");
-    node.provider.stamps(stamps(1_000));
-    for _ in 0..3 {
-        node.wait();
-        publisher.publish(order(&target)).await.unwrap();
-    }
+    an_older_credential_comes(&node, &publisher, &target).await;
     assert_eq!(read(&target, "cert"), "old");
     audit.flush();
     let text = fs::read_to_string(trail.path()).unwrap();

@@ -137,6 +137,14 @@ fn api_of(server: &Arc<Mutex<Server>>) -> KubernetesApi {
     KubernetesApi::of_client(client, Arc::new(ManualClock::starting_at(at(1_000))))
 }
 
+/// Brings a Secret in step whose content was written at 100.
+async fn ensured(server: &Arc<Mutex<Server>>, owners: &[OwnerReference]) -> Ensured {
+    let secrets = Secrets::new(api_of(server));
+    let age = ContentAge::written(at(100));
+    let cause = Cause { namespace: "n", class: "c", age: &age };
+    secrets.ensure(cause, &desired(|_| ()), owners).await.unwrap()
+}
+
 #[tokio::test]
 async fn what_another_node_writes_in_between_is_not_overwritten() {
     let server = Server {
@@ -149,11 +157,7 @@ async fn what_another_node_writes_in_between_is_not_overwritten() {
         ..Server::default()
     };
     let server = Arc::new(Mutex::new(server));
-    let secrets = Secrets::new(api_of(&server));
-    let age = ContentAge::written(at(100));
-    let cause = Cause { namespace: "n", class: "c", age: &age };
-    let ensured = secrets.ensure(cause, &desired(|_| ()), &[]).await.unwrap();
-    assert_eq!(ensured, Ensured::StoodBack { written: at(200) });
+    assert_eq!(ensured(&server, &[]).await, Ensured::StoodBack { written: at(200) });
     let patches = std::mem::take(&mut server.lock().patches);
     let [patch] = patches.as_slice() else { panic!("{patches:?}") };
     assert_eq!(patch["metadata"]["resourceVersion"], "0");
@@ -171,11 +175,7 @@ async fn what_another_node_makes_in_between_is_not_overwritten() {
         ..Server::default()
     };
     let server = Arc::new(Mutex::new(server));
-    let secrets = Secrets::new(api_of(&server));
-    let age = ContentAge::written(at(100));
-    let cause = Cause { namespace: "n", class: "c", age: &age };
-    let ensured = secrets.ensure(cause, &desired(|_| ()), &[]).await.unwrap();
-    assert_eq!(ensured, Ensured::StoodBack { written: at(200) });
+    assert_eq!(ensured(&server, &[]).await, Ensured::StoodBack { written: at(200) });
     assert_eq!(server.lock().patches.len(), 1);
 }
 
@@ -188,12 +188,8 @@ async fn a_secret_that_is_made_anew_before_it_has_its_owners_is_brought_in_step_
         ..Server::default()
     };
     let server = Arc::new(Mutex::new(server));
-    let secrets = Secrets::new(api_of(&server));
-    let age = ContentAge::written(at(100));
-    let cause = Cause { namespace: "n", class: "c", age: &age };
     let owner = OwnerReference { uid: "owner".to_owned(), ..OwnerReference::default() };
-    let ensured = secrets.ensure(cause, &desired(|_| ()), &[owner]).await.unwrap();
-    assert_eq!(ensured, Ensured::InStep);
+    assert_eq!(ensured(&server, &[owner]).await, Ensured::InStep);
     let patches = std::mem::take(&mut server.lock().patches);
     let written = |patch: &Value| {
         let metadata = &patch["metadata"];
