@@ -11,7 +11,9 @@ use std::sync::Arc;
 use clap::{Parser, ValueEnum};
 use lanyard_api::{HostedCluster, ParameterProblems, ReadHostedClusterError};
 use lanyard_cluster::ClusterError;
-use lanyard_desired::{Names, Problems, ValidatedHostedCluster, desired, desired_proofs, validate};
+use lanyard_desired::{
+    Names, ValidateError, ValidatedHostedCluster, desired, desired_proofs, validate,
+};
 use lanyard_vocabulary::Component;
 use libtest_mimic::Trial;
 use thiserror::Error;
@@ -153,7 +155,7 @@ pub(crate) enum SetupError {
     #[error("the HostedCluster cannot be read")]
     HostedCluster(#[source] ReadHostedClusterError),
     #[error("the HostedCluster is not valid")]
-    Invalid(#[source] Problems),
+    Invalid(#[source] ValidateError),
     #[error("a rendered SecretProviderClass is not valid")]
     Class(#[source] ParameterProblems),
     #[error("the HostedCluster runs no component")]

@@ -28,7 +28,8 @@ pub use hosted_cluster::desired::{Desired, desired};
 pub use hosted_cluster::isolation::lint_shared_credentials;
 pub use hosted_cluster::names::Names;
 pub use hosted_cluster::validate::{
-    ParseHostedClusterError, Validated, parse_hosted_cluster, validate, validate_update,
+    HostedClusterKind, ParseHostedClusterError, ValidateError, Validated, parse_hosted_cluster,
+    validate, validate_update,
 };
 pub use problem::{Problem, Problems, Severity};
 pub use proof::{ProofCall, ProofCalls, desired_proofs};

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use lanyard_api::HostedCluster;
-use lanyard_desired::{Problem, Problems, ValidatedHostedCluster, validate};
+use lanyard_desired::{Problem, Problems, ValidateError, ValidatedHostedCluster, validate};
 
 use crate::exit::CommandError;
 use crate::output;
@@ -30,8 +30,17 @@ pub(crate) fn load(file: Option<&Path>) -> Result<ValidatedHostedCluster, Comman
             }
             Ok(validated.hosted_cluster)
         }
-        Err(problems) => Err(CommandError::invalid(listing(&name, &problems))
-            .hint("correct every field above; `lint` lines do not stop the work")),
+        Err(ValidateError::Invalid(problems)) => {
+            Err(CommandError::invalid(listing(&name, &problems))
+                .hint("correct every field above; `lint` lines do not stop the work"))
+        }
+        Err(error) => {
+            let refused = CommandError::invalid(format!("{name} cannot be used")).because(&error);
+            Err(match error.hint() {
+                Some(hint) => refused.hint(hint),
+                None => refused,
+            })
+        }
     }
 }
 

@@ -21,12 +21,14 @@ use crate::problem::Problems;
 mod authentication;
 mod encryption;
 mod identity;
+mod kind;
 mod placement;
 mod schema;
 #[cfg(test)]
 mod tests;
 mod update;
 
+pub use kind::{HostedClusterKind, ValidateError};
 pub use update::validate_update;
 
 use schema::{Checker, is_uuid};
@@ -46,8 +48,18 @@ pub struct Validated {
 /// Checks a HostedCluster of managed Azure.
 ///
 /// # Errors
-/// Every problem, lints among them, when one of them is an error.
-pub fn validate(wire: &HostedCluster) -> Result<Validated, Problems> {
+/// When the cluster is of another kind, which is then not looked at any further; and every problem,
+/// lints among them, when one of them is an error.
+pub fn validate(wire: &HostedCluster) -> Result<Validated, ValidateError> {
+    let kind = HostedClusterKind::of(wire);
+    if kind.is_ours() {
+        managed_cluster(wire).map_err(ValidateError::Invalid)
+    } else {
+        Err(ValidateError::OtherKind(kind))
+    }
+}
+
+fn managed_cluster(wire: &HostedCluster) -> Result<Validated, Problems> {
     let mut checker = Checker::default();
     let spec = wire.spec.clone().unwrap_or_default();
     let metadata = metadata(&mut checker, wire);
@@ -97,6 +109,9 @@ pub enum ParseHostedClusterError {
     /// The text cannot be read.
     #[error(transparent)]
     Unreadable(#[from] ReadHostedClusterError),
+    /// The HostedCluster is of another kind.
+    #[error("this is {0}")]
+    OtherKind(HostedClusterKind),
     /// The HostedCluster breaks rules.
     #[error("the HostedCluster cannot be used: {0}")]
     Invalid(Problems),
@@ -107,6 +122,7 @@ impl ParseHostedClusterError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Unreadable(error) => error.hint(),
+            Self::OtherKind(kind) => kind.hint().map(str::to_owned),
             Self::Invalid(_) => None,
         }
     }
@@ -132,7 +148,8 @@ pub fn parse_hosted_cluster(text: &str) -> Result<Validated, ParseHostedClusterE
             let lints = unquoted.into_iter().chain(validated.lints).collect();
             Ok(Validated { lints, ..validated })
         }
-        Err(problems) => {
+        Err(ValidateError::OtherKind(kind)) => Err(ParseHostedClusterError::OtherKind(kind)),
+        Err(ValidateError::Invalid(problems)) => {
             let problems = unquoted.into_iter().chain(problems).collect();
             Err(ParseHostedClusterError::Invalid(problems))
         }
@@ -243,23 +260,12 @@ fn services(checker: &mut Checker, spec: &HostedClusterSpec) {
     }
 }
 
-/// The Azure platform with its defaults, unless the cluster is of another kind.
+/// The Azure platform of a cluster that is not on another one.
 fn managed_azure(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<AzurePlatform> {
     let platform = spec.platform.clone().unwrap_or_default();
-    match platform.platform_type.as_deref() {
-        None | Some("") => {
-            checker.problems.error("spec.platform.type", "Required value");
-            platform.azure.as_ref()?;
-        }
-        Some("Azure") => {}
-        Some(other) => {
-            checker.problems.error_with_hint(
-                "spec.platform.type",
-                format!("this is a cluster on {other}, and identities are brought to Azure only"),
-                "give a HostedCluster whose platform is `Azure`",
-            );
-            return None;
-        }
+    if platform.platform_type.as_deref().is_none_or(str::is_empty) {
+        checker.problems.error("spec.platform.type", "Required value");
+        platform.azure.as_ref()?;
     }
     let Some(azure) = platform.azure else {
         checker.problems.error("spec.platform.azure", "Required value");

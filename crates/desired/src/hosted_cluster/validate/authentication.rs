@@ -39,14 +39,6 @@ pub(super) fn authentication(
         checker.one_of(&field, kind, &["ManagedIdentities", "WorkloadIdentities"]);
     }
     union(checker, azure, config, kind);
-    if kind == Some("WorkloadIdentities") {
-        checker.problems.error_with_hint(
-            field,
-            "this is a cluster of self-managed Azure (WorkloadIdentities): its components exchange service account tokens, and there are no credentials in a vault to bring",
-            "give a cluster of managed Azure, whose type is `ManagedIdentities`",
-        );
-        return None;
-    }
     managed(checker, config.managed_identities.as_ref()?, spec)
 }
 

@@ -163,7 +163,6 @@ fn the_authentication_union() {
     let managed = "managedIdentities is required when azureAuthenticationConfigType is ManagedIdentities, and forbidden otherwise";
     let workload = "workloadIdentities is required when azureAuthenticationConfigType is WorkloadIdentities, and forbidden otherwise";
     azure(field, json!({"azureAuthenticationConfigType": "ManagedIdentities"}), managed);
-    azure(field, json!({"azureAuthenticationConfigType": "WorkloadIdentities"}), workload);
     azure(
         field,
         json!({"azureAuthenticationConfigType": "ManagedIdentities", "workloadIdentities": {}}),
@@ -174,17 +173,6 @@ fn the_authentication_union() {
         field,
         json!({"azureAuthenticationConfigType": "ServicePrincipal"}),
         "Unsupported value: \"ServicePrincipal\"",
-    );
-    rejected(
-        &[
-            (
-                at(AZURE, field),
-                json!({"azureAuthenticationConfigType": "WorkloadIdentities", "workloadIdentities": {}}),
-            ),
-            (at(AZURE, "topology"), json!("Private")),
-            (at(AZURE, "private"), json!({"type": "PrivateLink", "privateLink": {}})),
-        ],
-        "workloadIdentities.controlPlaneOperator is required when Private Link is configured with WorkloadIdentities authentication",
     );
 }
 
