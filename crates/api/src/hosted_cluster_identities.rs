@@ -36,6 +36,9 @@ pub struct IdentitiesStatus {
     /// The conditions that stand at the HostedCluster too, where the operator may write there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// What is not as it was rendered, or not in use as it is mounted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drift: Vec<DriftStatus>,
 }
 
 /// How one identity is.
@@ -65,15 +68,35 @@ pub struct IdentityStatus {
     /// The version of the vault's secret that is mounted. Where pods differ it is the oldest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded_version: Option<String>,
+    /// When the credential begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
     /// When the credential ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
     /// From when on a newer credential is to be expected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew_after: Option<Timestamp>,
+    /// From when on the identity cannot be renewed any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_renew_after: Option<Timestamp>,
     /// Since when `ready` is what it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
+}
+
+/// Something that is not as it was rendered, or not in use as it is mounted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DriftStatus {
+    /// A word for it: `ObjectChanged`, `StaleMount`, `OldCertificateInUse`…
+    pub kind: String,
+    /// What it is about: a component, a pod, an object.
+    pub subject: String,
+    /// What is so, and what to do next.
+    pub message: String,
+    /// Since when it is known to be so.
+    pub since: Timestamp,
 }
 
 impl HostedClusterIdentities {
