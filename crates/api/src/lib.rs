@@ -17,6 +17,7 @@
 //! ```
 
 pub mod canary_facts;
+pub mod definitions;
 pub mod hosted_cluster;
 pub mod hosted_cluster_identities;
 pub mod hosted_control_plane;
