@@ -10,6 +10,7 @@ use lanyard_vocabulary::{
 pub mod cloud_config;
 pub mod cluster_identity;
 pub mod desired;
+pub mod encryption_config;
 pub mod isolation;
 pub mod names;
 pub mod network_secret;

@@ -16,13 +16,19 @@
 //! # Ok::<(), lanyard_desired::ParseHostedClusterError>(())
 //! ```
 
+pub mod diff;
 #[cfg(test)]
 mod fixture;
+pub mod hash;
 pub mod hosted_cluster;
+pub mod objects;
 pub mod problem;
 pub mod proof;
 pub mod render;
+pub mod templates;
+pub mod workload;
 
+pub use diff::{Change, Pruning, diff};
 pub use hosted_cluster::ValidatedHostedCluster;
 pub use hosted_cluster::desired::{Desired, desired};
 pub use hosted_cluster::isolation::lint_shared_credentials;
@@ -30,6 +36,9 @@ pub use hosted_cluster::names::Names;
 pub use hosted_cluster::validate::{
     HostedClusterKind, ParseHostedClusterError, ValidateError, Validated, parse_hosted_cluster,
     validate, validate_update,
+};
+pub use objects::{
+    DesiredObject, Inputs, ObjectKey, ObservedObject, OwnedKind, Writer, desired_objects,
 };
 pub use problem::{Problem, Problems, Severity};
 pub use proof::{ProofCall, ProofCalls, desired_proofs};

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::names::{Names, metadata};
 use super::{HealthProbe, ValidatedHostedCluster};
+use crate::hash::escape_html;
 use crate::problem::Problems;
 
 /// The key of the configuration in Secrets and `ConfigMap`s.
@@ -261,15 +262,6 @@ fn written(config: &impl Serialize) -> String {
     // A struct of texts, numbers and switches always has a JSON form.
     let text = serde_json::to_string_pretty(config).unwrap_or_default();
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '<' => escaped.push_str("\\u003c"),
-            '>' => escaped.push_str("\\u003e"),
-            '&' => escaped.push_str("\\u0026"),
-            '\u{2028}' => escaped.push_str("\\u2028"),
-            '\u{2029}' => escaped.push_str("\\u2029"),
-            c => escaped.push(c),
-        }
-    }
+    escape_html(&text, &mut escaped);
     escaped
 }

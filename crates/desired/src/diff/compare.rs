@@ -1,0 +1,146 @@
+//! Comparing a live object with a desired one.
+
+use serde_json::{Map, Value};
+
+use super::path::{FieldPath, Segment};
+use super::quantity::same_quantity;
+
+/// The lists whose items the API server tells apart by fields, and by which: the first of them is
+/// shown. Items of others in such a list are left alone. Every other list is one value.
+const KEYED: [(&str, &[&str]); 10] = [
+    ("containers", &["name"]),
+    ("initContainers", &["name"]),
+    ("volumes", &["name"]),
+    ("env", &["name"]),
+    ("imagePullSecrets", &["name"]),
+    ("volumeMounts", &["mountPath"]),
+    ("ports", &["containerPort", "protocol"]),
+    ("hostAliases", &["ip"]),
+    ("topologySpreadConstraints", &["topologyKey", "whenUnsatisfiable"]),
+    ("ownerReferences", &["uid"]),
+];
+
+/// The fields of `desired` that `live` lacks or has otherwise. What `live` has beyond them does not
+/// count: the API server fills in defaults, and others add what is theirs.
+pub(super) fn differences(live: &Value, desired: &Value) -> Vec<FieldPath> {
+    let mut found = Vec::new();
+    compare(Some(live), desired, &FieldPath::default(), &mut found);
+    found
+}
+
+fn compare(live: Option<&Value>, desired: &Value, path: &FieldPath, found: &mut Vec<FieldPath>) {
+    match (live, desired) {
+        (Some(Value::Object(live)), Value::Object(desired)) => {
+            for (name, value) in desired {
+                compare(live.get(name), value, &path.field(name), found);
+            }
+        }
+        (Some(Value::Array(live)), Value::Array(desired)) => match keys_of(path, desired) {
+            Some(keys) => compare_items(live, desired, keys, path, found),
+            None => compare_lists(live, desired, path, found),
+        },
+        // The API server leaves empty values out.
+        (None | Some(Value::Null), desired) if is_empty(desired) => {}
+        (Some(live), desired) if live == desired => {}
+        (Some(live), desired) if is_amount(path) && same_quantity(live, desired) => {}
+        _ => found.push(path.clone()),
+    }
+}
+
+fn compare_lists(live: &[Value], desired: &[Value], path: &FieldPath, found: &mut Vec<FieldPath>) {
+    if live.len() != desired.len() {
+        found.push(path.clone());
+        return;
+    }
+    for (index, (live, desired)) in live.iter().zip(desired).enumerate() {
+        compare(Some(live), desired, &path.then(Segment::Index(index)), found);
+    }
+}
+
+fn compare_items(
+    live: &[Value],
+    desired: &[Value],
+    keys: &'static [&'static str],
+    path: &FieldPath,
+    found: &mut Vec<FieldPath>,
+) {
+    for item in desired {
+        let key = keys[0];
+        let value = item.get(key).map(shown).unwrap_or_default();
+        let path = path.then(Segment::Item { key, value });
+        let twin = live.iter().find(|live| keys.iter().all(|key| same_key(live, item, key)));
+        match twin {
+            Some(twin) => compare(Some(twin), item, &path, found),
+            None => found.push(path),
+        }
+    }
+}
+
+/// A protocol that is not written is TCP.
+fn same_key(one: &Value, other: &Value, key: &str) -> bool {
+    let of = |item: &Value| match item.get(key) {
+        None if key == "protocol" => Some("TCP".to_owned()),
+        value => value.map(shown),
+    };
+    of(one) == of(other)
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The keys of a list, if each of its items has the first one.
+fn keys_of(path: &FieldPath, items: &[Value]) -> Option<&'static [&'static str]> {
+    let (_, keys) = KEYED.iter().find(|(name, _)| *name == path.last_field())?;
+    items.iter().all(|item| item.get(keys[0]).is_some()).then_some(*keys)
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.values().all(is_empty),
+    }
+}
+
+/// Whether the path is that of an amount, such as `resources.limits.memory`.
+fn is_amount(path: &FieldPath) -> bool {
+    let fields: Vec<_> = path
+        .segments()
+        .iter()
+        .filter_map(|segment| match segment {
+            Segment::Field(name) => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    match fields.as_slice() {
+        [.., "requests" | "limits", _] | [.., "sizeLimit"] => true,
+        _ => false,
+    }
+}
+
+/// The fields below `field` that only `live` has, at any depth of objects.
+pub(super) fn foreign_fields(live: &Value, desired: &Value, field: &str) -> Vec<FieldPath> {
+    let mut found = Vec::new();
+    let none = Value::Object(Map::new());
+    if let Some(live) = live.get(field) {
+        let path = FieldPath::default().field(field);
+        foreign(live, desired.get(field).unwrap_or(&none), &path, &mut found);
+    }
+    found
+}
+
+fn foreign(live: &Value, desired: &Value, path: &FieldPath, found: &mut Vec<FieldPath>) {
+    let (Value::Object(live), Value::Object(desired)) = (live, desired) else { return };
+    for (name, value) in live {
+        let path = path.field(name);
+        match desired.get(name) {
+            Some(desired) => foreign(value, desired, &path, found),
+            None if value.is_null() => {}
+            None => found.push(path),
+        }
+    }
+}

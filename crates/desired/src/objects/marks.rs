@@ -1,0 +1,73 @@
+//! What is added to objects so that they are found again.
+//!
+//! The hash of the desired state is that of the reference's shape: the marks come after it, so a
+//! rendering of ours and one of the reference have the same hash.
+
+use lanyard_api::HostedCluster;
+use serde_json::{Map, Value, json};
+
+use crate::hash::{DESIRED_STATE_HASH, desired_state_hash, fnv1a, remove_entry};
+use crate::hosted_cluster::ValidatedHostedCluster;
+
+/// Label: who manages an object.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// The value of [`MANAGED_BY_LABEL`].
+pub const MANAGED_BY: &str = "lanyard";
+/// Label: the hosted cluster that an object belongs to, as [`cluster_label`].
+pub const CLUSTER_LABEL: &str = "lanyard.dev/hosted-cluster";
+
+const LONGEST_LABEL: usize = 63;
+
+/// The name of a hosted cluster as the value of a label. A name that is too long is cut, and ends
+/// in a hash of the whole.
+pub fn cluster_label(name: &str) -> String {
+    if name.len() <= LONGEST_LABEL {
+        return name.to_owned();
+    }
+    let hash = fnv1a(name.as_bytes());
+    let cut = name.floor_char_boundary(LONGEST_LABEL - hash.len() - 1);
+    let stem = name[..cut].trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    format!("{stem}-{hash}")
+}
+
+/// Whether an object bears our marks for this cluster.
+pub fn is_ours(object: &Value, cluster_label: &str) -> bool {
+    let label = |key: &str| object.get("metadata")?.get("labels")?.get(key)?.as_str();
+    label(MANAGED_BY_LABEL) == Some(MANAGED_BY) && label(CLUSTER_LABEL) == Some(cluster_label)
+}
+
+/// The object without our marks: what the reference would have rendered.
+pub fn reference_shape(object: &Value) -> Value {
+    let mut shape = object.clone();
+    if let Some(metadata) = shape.get_mut("metadata").and_then(Value::as_object_mut) {
+        remove_entry(metadata, "labels", MANAGED_BY_LABEL);
+        remove_entry(metadata, "labels", CLUSTER_LABEL);
+        remove_entry(metadata, "annotations", HostedCluster::CLUSTER_ANNOTATION);
+    }
+    shape
+}
+
+/// Adds the labels and the way back to the cluster.
+pub(super) fn mark(object: &mut Value, cluster: &ValidatedHostedCluster) {
+    let labels = [(MANAGED_BY_LABEL, MANAGED_BY), (CLUSTER_LABEL, &cluster_label(&cluster.name))];
+    for (key, value) in labels {
+        put(object, "labels", key, value);
+    }
+    put(object, "annotations", HostedCluster::CLUSTER_ANNOTATION, &cluster.reference());
+}
+
+/// Adds the hash of the reference's shape.
+pub(crate) fn stamp(object: &mut Value) {
+    let hash = desired_state_hash(&reference_shape(object));
+    put(object, "annotations", DESIRED_STATE_HASH, &hash);
+}
+
+fn put(object: &mut Value, map: &str, key: &str, value: &str) {
+    let Some(object) = object.as_object_mut() else { return };
+    let metadata = object.entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+    let Some(metadata) = metadata.as_object_mut() else { return };
+    let entries = metadata.entry(map).or_insert_with(|| Value::Object(Map::new()));
+    if let Some(entries) = entries.as_object_mut() {
+        entries.insert(key.to_owned(), json!(value));
+    }
+}
