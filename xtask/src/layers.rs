@@ -19,7 +19,7 @@ enum Layer {
     Words = 0,
     /// One subject each, without knowledge of the others.
     Subjects = 1,
-    /// Decisions, and the transport.
+    /// Decisions, and the transports.
     Decisions = 2,
     /// Roads that use both.
     Roads = 3,
@@ -45,6 +45,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lanyard-emulator", Layer::Subjects),
     ("lanyard-desired", Layer::Decisions),
     ("lanyard-azure", Layer::Decisions),
+    ("lanyard-kubernetes", Layer::Decisions),
     ("lanyard-keyvault", Layer::Roads),
     ("lanyard-kms", Layer::Roads),
     ("lanyard-doctor", Layer::Roads),
@@ -71,6 +72,9 @@ const EMULATOR_USERS: [&str; 2] = ["lanyard", "lanyard-up"];
 
 /// Pure crates: no runtime anywhere below them.
 const WITHOUT_RUNTIME: [&str; 2] = ["lanyard-vocabulary", "lanyard-desired"];
+
+/// The transport to the Kubernetes API, below everything else that has a client for it.
+const KUBERNETES: &str = "lanyard-kubernetes";
 
 /// Clients of the Kubernetes API.
 const KUBERNETES_CLIENTS: [&str; 3] = ["kube", "kube-client", "kube-runtime"];
@@ -137,8 +141,9 @@ fn foreign_finding(from: &Package, layer: Layer, edge: &Edge) -> Option<&'static
     if DECIDED_AGAINST.contains(&to) {
         return Some("decided against: see DECIDED_AGAINST");
     }
-    if KUBERNETES_CLIENTS.contains(&to) && layer < Layer::Parts {
-        return Some("the Kubernetes client begins at layer 4");
+    let transports = from.name == KUBERNETES;
+    if KUBERNETES_CLIENTS.contains(&to) && layer < Layer::Parts && !transports {
+        return Some("the Kubernetes client begins at layer 4, above `lanyard-kubernetes`");
     }
     let only_time = BTreeSet::from(["time"]);
     let beyond_time = from.name == "lanyard-clock" && to == "tokio" && edge.is_shipped();

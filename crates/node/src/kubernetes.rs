@@ -3,17 +3,14 @@
 //! Nothing here is polled that can be watched, nothing is watched that nobody asked for, and
 //! nothing is written that is already there.
 
-mod access;
-pub(crate) mod call;
+mod api;
 mod classes;
-mod connections;
 pub(crate) mod digest;
 mod events;
 mod names;
 mod reporter;
 
-pub use access::{AccessError, ApiAccess};
-pub use call::{ApiError, KubernetesApi};
+pub use api::NodeApi;
 pub use classes::{ClassChange, KubeClasses, KubeClassesSettings};
 pub use events::EventQueue;
 pub(crate) use names::node_label_value;

@@ -62,8 +62,8 @@ pub use error::PublishError;
 pub use fuse::{CrashPoint, ParseCrashPointError};
 pub use generation::{Generation, ParseGenerationError, SCRUB_GRACE};
 pub use kubernetes::{
-    AccessError, ApiAccess, ApiError, ClassChange, EventQueue, KubeClasses, KubeClassesSettings,
-    KubeReporter, KubeReporterSettings, KubernetesApi,
+    ClassChange, EventQueue, KubeClasses, KubeClassesSettings, KubeReporter, KubeReporterSettings,
+    NodeApi,
 };
 pub use marker::{MountedObject, Trouble};
 pub use metrics::{

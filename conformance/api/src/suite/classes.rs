@@ -5,9 +5,9 @@ use std::time::Duration;
 use kube::api::DeleteParams;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::SystemClock;
+use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
 use lanyard_node::{
-    ApiAccess, ClassChange, ClassError, ClassSource, KubeClasses, KubeClassesSettings,
-    KubernetesApi,
+    ClassChange, ClassError, ClassSource, KubeClasses, KubeClassesSettings, NodeApi,
 };
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
@@ -176,7 +176,8 @@ async fn outage(world: World) -> Result<(), Failed> {
 async fn connects(world: World) -> Result<(), Failed> {
     world.create_class("c", json!({"provider": "azure"})).await?;
     let access = ApiAccess::Kubeconfig(world.plane.kubeconfig(User::Administrator));
-    let api = KubernetesApi::connect(&access, SystemClock::shared()).await?;
+    let agent = UserAgent::from_static("lanyard-conformance/1.0");
+    let api = NodeApi::new(KubernetesApi::connect(&access, agent, SystemClock::shared()).await?);
     api.probe().await?;
     let classes = KubeClasses::new(api, KubeClassesSettings::default());
     classes.class(&world.namespace, "c").await?;

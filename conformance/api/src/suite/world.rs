@@ -12,7 +12,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_clock::{Clock, SystemClock};
-use lanyard_node::KubernetesApi;
+use lanyard_kubernetes::KubernetesApi;
+use lanyard_node::NodeApi;
 use libtest_mimic::Failed;
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -35,7 +36,7 @@ pub(super) struct World {
 
 /// A client that writes down what it asks.
 pub(super) struct Counted {
-    pub(super) api: KubernetesApi,
+    pub(super) api: NodeApi,
     requests: Arc<Mutex<Vec<String>>>,
 }
 
@@ -92,7 +93,7 @@ impl World {
         config.default_retry = false;
         let builder = ClientBuilder::try_from(config)?;
         let client = builder.with_layer(&MapRequestLayer::new(count)).build();
-        let api = KubernetesApi::of_client(client, SystemClock::shared());
+        let api = NodeApi::new(KubernetesApi::of_client(client, SystemClock::shared()));
         Ok(Counted { api, requests })
     }
 

@@ -16,12 +16,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use kube::Api;
 use lanyard_api::SecretProviderClass;
+use lanyard_kubernetes::{ApiError, Patience};
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
 use self::store::{Answer, ClassStore};
-use super::call::{ApiError, KubernetesApi, Patience};
+use super::api::NodeApi;
 use crate::classes::{ClassError, ClassSource};
 
 /// The classes that volumes of this node name.
@@ -58,7 +59,7 @@ pub struct ClassChange {
 
 impl KubeClasses {
     /// The classes of this API. Nothing is asked yet.
-    pub fn new(api: KubernetesApi, settings: KubeClassesSettings) -> Self {
+    pub fn new(api: NodeApi, settings: KubeClassesSettings) -> Self {
         let (changes, _) = broadcast::channel(CHANGES_KEPT);
         let namespaces = Mutex::new(HashMap::new());
         let turns = Mutex::new(HashMap::new());
@@ -154,7 +155,7 @@ impl fmt::Debug for KubeClasses {
 
 /// What the askers and the watches share.
 struct Shared {
-    api: KubernetesApi,
+    api: NodeApi,
     settings: KubeClassesSettings,
     changes: broadcast::Sender<ClassChange>,
     namespaces: Mutex<HashMap<String, Watched>>,

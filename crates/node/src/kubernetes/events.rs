@@ -11,13 +11,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use lanyard_keyvault::Pod;
+use lanyard_kubernetes::{ApiError, Patience};
 use lanyard_vocabulary::OutcomeCode;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use self::ledger::{Decision, EventLedger, Repeated};
 use super::FIELD_MANAGER;
-use super::call::{ApiError, KubernetesApi, Patience};
+use super::api::NodeApi;
 use super::digest::digest_of;
 use super::names::event_name;
 use crate::reporter::{Notice, NoticeKind};
@@ -36,7 +37,7 @@ pub struct EventQueue {
 impl EventQueue {
     /// Begins to make events in the name of a node. The task ends with the last clone of the
     /// queue.
-    pub fn start(api: KubernetesApi, node: &str) -> Self {
+    pub fn start(api: NodeApi, node: &str) -> Self {
         let (queue, notices) = mpsc::channel(QUEUE_LENGTH);
         let dropped = Arc::new(AtomicU64::new(0));
         let recorder = Recorder {
@@ -75,7 +76,7 @@ impl fmt::Debug for EventQueue {
 }
 
 struct Recorder {
-    api: KubernetesApi,
+    api: NodeApi,
     node: String,
     ledger: EventLedger,
     dropped: Arc<AtomicU64>,

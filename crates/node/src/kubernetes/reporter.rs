@@ -12,11 +12,12 @@ use async_trait::async_trait;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::SecretProviderClassPodStatus;
+use lanyard_kubernetes::{ApiError, Patience};
 use parking_lot::Mutex;
 
 use self::desired::{Place, desired_pod_status, fingerprint, is_same, leftovers, place};
 use super::FIELD_MANAGER;
-use super::call::{ApiError, KubernetesApi, Patience};
+use super::api::NodeApi;
 use super::events::EventQueue;
 use super::names::{node_label_value, pod_status_name, pod_status_name_beside};
 use crate::metrics::StatusWrite;
@@ -34,7 +35,7 @@ use crate::reporter::{Notice, ReportError, Reporter, VolumeReport};
 /// other. Here the volume that finds the name taken writes beside it, under a name with a digest of
 /// its target.
 pub struct KubeReporter {
-    api: KubernetesApi,
+    api: NodeApi,
     settings: KubeReporterSettings,
     node_label: String,
     events: EventQueue,
@@ -96,7 +97,7 @@ struct Settled {
 impl KubeReporter {
     /// Reports of the node of this name. Events go through `events`.
     pub fn new(
-        api: KubernetesApi,
+        api: NodeApi,
         node: &str,
         events: EventQueue,
         settings: KubeReporterSettings,

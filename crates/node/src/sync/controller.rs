@@ -13,13 +13,14 @@ use kube::Api;
 use kube::runtime::watcher;
 use lanyard_api::SecretProviderClassPodStatus;
 use lanyard_keyvault::Pod;
+use lanyard_kubernetes::{ApiError, backoff};
 use lanyard_vocabulary::{OutcomeCode, causes};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::schedule::{Look, Schedule, StatusKey};
 use super::secrets::Ensured;
 use super::worker::{Done, SyncError, Worker};
-use crate::kubernetes::call::{ApiError, KubernetesApi, backoff};
+use crate::kubernetes::NodeApi;
 use crate::kubernetes::{KubeClasses, node_label_value};
 use crate::reporter::{Notice, NoticeKind, Reporter};
 use crate::rotation::PollInterval;
@@ -70,7 +71,7 @@ impl SecretSync {
     /// The controller of a node. Nothing happens until it runs. What does not work is told to
     /// `reporter`.
     pub fn new(
-        api: KubernetesApi,
+        api: NodeApi,
         classes: Arc<KubeClasses>,
         reporter: Arc<dyn Reporter>,
         settings: SecretSyncSettings,

@@ -1,9 +1,8 @@
 //! What is looked at when. Pure.
 
+use lanyard_kubernetes::backoff;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-use crate::kubernetes::call::backoff;
 
 /// A pod status: its namespace and its name.
 pub(super) type StatusKey = (String, String);

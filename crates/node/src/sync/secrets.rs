@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_keyvault::SecretBytes;
+use lanyard_kubernetes::{ApiError, Patience};
 use parking_lot::Mutex;
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -20,7 +21,7 @@ use super::compare::{CONTENT_SINCE, Change, ContentAge, OF_CLASS, decide, taken_
 use super::desired::DesiredSecret;
 use super::owners::missing_owners;
 use crate::kubernetes::FIELD_MANAGER;
-use crate::kubernetes::call::{ApiError, KubernetesApi, Patience};
+use crate::kubernetes::NodeApi;
 use crate::kubernetes::digest::digest_of_bytes;
 
 /// The Secrets that this node keeps in step.
@@ -29,7 +30,7 @@ use crate::kubernetes::digest::digest_of_bytes;
 /// read, so that one reading is parsed here.
 #[derive(Debug)]
 pub(super) struct Secrets {
-    api: KubernetesApi,
+    api: NodeApi,
     /// What was found or made, so that an unchanged Secret costs one read of its metadata.
     known: Mutex<HashMap<(String, String), Known>>,
 }
@@ -108,7 +109,7 @@ impl SecretError {
 }
 
 impl Secrets {
-    pub(super) fn new(api: KubernetesApi) -> Self {
+    pub(super) fn new(api: NodeApi) -> Self {
         Self { api, known: Mutex::default() }
     }
 

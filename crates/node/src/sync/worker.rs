@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use kube::Api;
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
+use lanyard_kubernetes::{ApiError, Patience};
 use lanyard_vocabulary::causes;
 
 use super::controller::SecretSyncSettings;
@@ -17,12 +18,12 @@ use super::secrets::{Cause, Ensured, SecretError, Secrets};
 use super::selection::{Place, Unfit, select_volume};
 use crate::classes::{ClassError, ClassSource};
 use crate::kubernetes::KubeClasses;
-use crate::kubernetes::call::{ApiError, KubernetesApi, Patience};
+use crate::kubernetes::NodeApi;
 
 /// What looks at one volume.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) api: KubernetesApi,
+    pub(super) api: NodeApi,
     pub(super) classes: Arc<KubeClasses>,
     pub(super) settings: SecretSyncSettings,
     pub(super) secrets: Secrets,
@@ -44,7 +45,7 @@ pub(super) enum Done {
 
 impl Worker {
     pub(super) fn new(
-        api: KubernetesApi,
+        api: NodeApi,
         classes: Arc<KubeClasses>,
         settings: SecretSyncSettings,
     ) -> Self {

@@ -10,10 +10,11 @@ use lanyard_azure::{BreakerPolicy, Rate};
 use lanyard_clock::{Clock as _, SharedClock};
 use lanyard_keyvault::testing::FakeAzure;
 use lanyard_keyvault::{NodeVaultSettings, NodeVaults, Pod, Proofs, StaleCache};
+use lanyard_kubernetes::KubernetesApi;
 use lanyard_node::rotation::{Rotator, RotatorSettings};
 use lanyard_node::{
     AzureProvider, AzureProviderSettings, CountedProvider, CountedReporter, EventQueue,
-    KubeReporter, KubeReporterSettings, KubernetesApi, MemoryClasses, MountOrder, NodeMetrics,
+    KubeReporter, KubeReporterSettings, MemoryClasses, MountOrder, NodeApi, NodeMetrics,
     PublishFailure, Publisher, PublisherParts, PublisherSettings, Reporter,
 };
 use lanyard_telemetry::MetricsPage;
@@ -59,8 +60,8 @@ impl Node {
         let settings = NodeVaultSettings::default();
         let vaults = NodeVaults::new(settings, ways, Some(sealed), Arc::clone(&clock));
         let provider = AzureProvider::new(Arc::new(vaults), AzureProviderSettings::default());
-        let kubernetes =
-            KubernetesApi::of_client(api.client(), Arc::clone(&clock)).counted_by(metrics.clone());
+        let kubernetes = NodeApi::new(KubernetesApi::of_client(api.client(), Arc::clone(&clock)))
+            .counted_by(metrics.clone());
         let events = EventQueue::start(kubernetes.clone(), "node-1");
         let settings = KubeReporterSettings::default();
         let reporter: Arc<dyn Reporter> =

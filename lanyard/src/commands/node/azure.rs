@@ -13,9 +13,10 @@ use lanyard_keyvault::{
     CertificateOptions, FileOptions, NodeVaultSettings, NodeVaults, NodeWays, ParseUserAgentError,
     StaleCache, UserAgentSuffix,
 };
+use lanyard_kubernetes::ApiAccess;
 use lanyard_node::audit::AuditTrail;
 use lanyard_node::policy::{GuardedProvider, PolicyKeeper, PolicyMode};
-use lanyard_node::{ApiAccess, AzureProvider, AzureProviderSettings, NodeMetrics, Provider};
+use lanyard_node::{AzureProvider, AzureProviderSettings, NodeMetrics, Provider};
 use lanyard_vocabulary::causes;
 
 use super::counted_client::CountedClient;

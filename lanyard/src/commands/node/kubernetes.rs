@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::SharedClock;
+use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
 use lanyard_node::{
-    ApiAccess, ClassSource, CountedReporter, EventQueue, KubeClasses, KubeClassesSettings,
-    KubeReporter, KubeReporterSettings, KubernetesApi, MemoryClasses, NoReporter, NodeMetrics,
-    Reporter, SecretSync, SecretSyncSettings,
+    ClassSource, CountedReporter, EventQueue, KubeClasses, KubeClassesSettings, KubeReporter,
+    KubeReporterSettings, MemoryClasses, NoReporter, NodeApi, NodeMetrics, Reporter, SecretSync,
+    SecretSyncSettings,
 };
 use lanyard_telemetry::{Gate, Readiness};
 use lanyard_vocabulary::causes;
@@ -26,7 +27,7 @@ pub(super) struct Cluster {
     /// Keeps Secrets in step, where that is wished.
     pub(super) sync: Option<SecretSync>,
     /// Opens the gate of the API, where there is one.
-    pub(super) api: Option<(KubernetesApi, Gate)>,
+    pub(super) api: Option<(NodeApi, Gate)>,
 }
 
 /// What the API's side needs of the rest.
@@ -49,10 +50,10 @@ impl Cluster {
             return Ok(Self { classes, reporter: Arc::new(NoReporter), sync: None, api: None });
         }
         let access = access(&args.kubernetes, around.environment)?;
-        let api = KubernetesApi::connect(&access, SharedClock::clone(clock)).await;
+        let api = KubernetesApi::connect(&access, USER_AGENT, SharedClock::clone(clock)).await;
         let api =
             api.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
-        let api = api.counted_by(around.metrics.clone());
+        let api = NodeApi::new(api).counted_by(around.metrics.clone());
         let node = &settings.server.node_id;
         let classes = Arc::new(KubeClasses::new(api.clone(), KubeClassesSettings::default()));
         let events = EventQueue::start(api.clone(), node);
@@ -81,7 +82,7 @@ pub(super) fn alone(reporter: &Arc<dyn Reporter>, metrics: &NodeMetrics) -> Arc<
 }
 
 /// Opens the gate as soon as the API gives classes. It stays open: mounted volumes do without it.
-pub(super) async fn reach(api: KubernetesApi, gate: Gate, clock: SharedClock) {
+pub(super) async fn reach(api: NodeApi, gate: Gate, clock: SharedClock) {
     let mut pause = FIRST_PAUSE;
     while let Err(error) = api.probe().await {
         let problem = causes(&error);
@@ -120,5 +121,7 @@ fn load_classes(path: &Path) -> Result<MemoryClasses, CommandError> {
     Ok(MemoryClasses::new(classes))
 }
 
+const USER_AGENT: UserAgent =
+    UserAgent::from_static(concat!("lanyard-node/", env!("CARGO_PKG_VERSION")));
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);

@@ -10,7 +10,7 @@ use lanyard_node::audit::{AuditSink, AuditTrail};
 use lanyard_node::policy::PolicyKeeper;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
-    CountedProvider, CountedReporter, KubernetesApi, NodeMetrics, NodeServer, NodeServerParts,
+    CountedProvider, CountedReporter, NodeApi, NodeMetrics, NodeServer, NodeServerParts,
     PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings,
     SecretSync, ServedProvider, SocketProviders, SocketSettings,
 };
@@ -170,7 +170,7 @@ const SHORTEST_END: Duration = Duration::from_secs(2);
 /// Opens the gate of the API as soon as it answers, and keeps Secrets in step.
 fn follow_cluster(
     beside: &mut Beside,
-    api: Option<(KubernetesApi, Gate)>,
+    api: Option<(NodeApi, Gate)>,
     sync: Option<SecretSync>,
     clock: &SharedClock,
 ) {

@@ -7,9 +7,9 @@ use futures::{StreamExt, TryStreamExt};
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
 use lanyard_api::SecretProviderClass;
+use lanyard_kubernetes::{ApiError, Patience, backoff};
 
 use super::Shared;
-use crate::kubernetes::call::{ApiError, Patience, backoff};
 
 /// Follows what becomes of the classes of a namespace, until nobody asks for any.
 pub(super) async fn follow(shared: Weak<Shared>, namespace: String) {

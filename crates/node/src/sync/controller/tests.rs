@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::client::Body;
 use lanyard_clock::{Clock as _, ManualClock};
+use lanyard_kubernetes::KubernetesApi;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -52,7 +53,7 @@ impl Scene {
         let service = tower::service_fn(move |_request: http::Request<Body>| answer());
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let client = kube::Client::new(service, "default");
-        let api = KubernetesApi::of_client(client, Arc::new(clock.clone()));
+        let api = NodeApi::new(KubernetesApi::of_client(client, Arc::new(clock.clone())));
         let classes = Arc::new(KubeClasses::new(api.clone(), KubeClassesSettings::default()));
         let ears = Arc::new(Ears::default());
         let settings = SecretSyncSettings {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use http_body_util::BodyExt;
 use kube::client::Body;
 use lanyard_clock::ManualClock;
+use lanyard_kubernetes::KubernetesApi;
 use serde_json::Value;
 
 use super::*;
@@ -120,7 +121,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn api_of(server: &Arc<Mutex<Server>>) -> KubernetesApi {
+fn api_of(server: &Arc<Mutex<Server>>) -> NodeApi {
     let server = Arc::clone(server);
     let service = tower::service_fn(move |request: http::Request<Body>| {
         let server = Arc::clone(&server);
@@ -134,7 +135,8 @@ fn api_of(server: &Arc<Mutex<Server>>) -> KubernetesApi {
         }
     });
     let client = kube::Client::new(service, "default");
-    KubernetesApi::of_client(client, Arc::new(ManualClock::starting_at(at(1_000))))
+    let clock = Arc::new(ManualClock::starting_at(at(1_000)));
+    NodeApi::new(KubernetesApi::of_client(client, clock))
 }
 
 /// Brings a Secret in step whose content was written at 100.

@@ -4,17 +4,15 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::future::{Either, select};
-use kube::api::ListParams;
-use kube::{Api, Client};
-use lanyard_api::SecretProviderClass;
+use kube::Client;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::causes;
 
-use super::access::{AccessError, ApiAccess};
-use super::connections::{Connections, WatchConnection};
-use crate::metrics::NodeMetrics;
+use crate::UserAgent;
+use crate::access::{AccessError, ApiAccess};
+use crate::connections::{Connections, WatchConnection};
 
-/// The Kubernetes API as the node uses it. Clones share the connections.
+/// The Kubernetes API. Clones share the connections.
 ///
 /// There is no client-side limit of the request rate: the API server's own priority and fairness
 /// says when to wait, and that is obeyed.
@@ -22,65 +20,49 @@ use crate::metrics::NodeMetrics;
 pub struct KubernetesApi {
     connections: Connections,
     clock: SharedClock,
-    metrics: Option<NodeMetrics>,
 }
 
 impl KubernetesApi {
-    /// The API that is reached like this. Nothing is asked yet.
+    /// The API that is reached like this, by whoever calls itself that. Nothing is asked yet.
     ///
     /// # Errors
     ///
     /// Where the settings make no client.
-    pub async fn connect(access: &ApiAccess, clock: SharedClock) -> Result<Self, AccessError> {
-        let connections = access.connections().await?;
-        Ok(Self { connections, clock, metrics: None })
+    pub async fn connect(
+        access: &ApiAccess,
+        user_agent: UserAgent,
+        clock: SharedClock,
+    ) -> Result<Self, AccessError> {
+        let connections = access.connections(user_agent).await?;
+        Ok(Self { connections, clock })
     }
 
     /// The API behind a client. Its own retries, timeouts and rate limits should be off.
     pub fn of_client(client: Client, clock: SharedClock) -> Self {
-        Self { connections: Connections::shared(client), clock, metrics: None }
+        Self { connections: Connections::shared(client), clock }
     }
 
-    /// The same, and what is written through it is counted.
-    #[must_use]
-    pub fn counted_by(self, metrics: NodeMetrics) -> Self {
-        Self { metrics: Some(metrics), ..self }
-    }
-
-    /// Whether the API gives what no volume can be mounted without: asks for one class of all
-    /// namespaces, without what it says.
-    ///
-    /// # Errors
-    ///
-    /// What came back.
-    pub async fn probe(&self) -> Result<(), ApiError> {
-        let classes = Api::<SecretProviderClass>::all(self.client().clone());
-        let one = ListParams::default().limit(1);
-        let list = || classes.list_metadata(&one);
-        self.call(Patience::ONE_TRY, "list SecretProviderClasses", list).await.map(|_| ())
-    }
-
-    pub(crate) fn count(&self, count: impl FnOnce(&NodeMetrics)) {
-        if let Some(metrics) = &self.metrics {
-            count(metrics);
-        }
-    }
-
-    pub(crate) const fn client(&self) -> &Client {
+    /// The client for whatever is over soon.
+    pub const fn client(&self) -> &Client {
         self.connections.for_calls()
     }
 
     /// The connection of a watch; `subject` is what is watched.
-    pub(crate) fn connection_to_watch(&self, subject: &str) -> &WatchConnection {
+    pub fn connection_to_watch(&self, subject: &str) -> &WatchConnection {
         self.connections.for_watch(subject)
     }
 
-    pub(crate) const fn clock(&self) -> &SharedClock {
+    /// The clock of deadlines and pauses.
+    pub const fn clock(&self) -> &SharedClock {
         &self.clock
     }
 
-    /// Reads an object that may not be there.
-    pub(crate) async fn find<T, F, Fut>(
+    /// Reads an object that may not be there; `action` is what is tried, as in `read pod x`.
+    ///
+    /// # Errors
+    ///
+    /// What came back last.
+    pub async fn find<T, F, Fut>(
         &self,
         patience: Patience,
         action: impl fmt::Display,
@@ -97,8 +79,12 @@ impl KubernetesApi {
         }
     }
 
-    /// Makes a call, again where another try may help.
-    pub(crate) async fn call<T, F, Fut>(
+    /// Makes a call, again where another try may help; `action` is what is tried, as in `read x`.
+    ///
+    /// # Errors
+    ///
+    /// What came back last.
+    pub async fn call<T, F, Fut>(
         &self,
         patience: Patience,
         action: impl fmt::Display,
@@ -129,7 +115,7 @@ impl KubernetesApi {
     }
 
     /// What a future comes to, if it does in time.
-    pub(crate) async fn within<T>(
+    pub async fn within<T>(
         &self,
         deadline: Duration,
         future: impl Future<Output = T>,
@@ -149,26 +135,26 @@ impl fmt::Debug for KubernetesApi {
 
 /// How long a caller waits for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub struct Patience {
     /// How long one try may take.
-    pub(crate) deadline: Duration,
+    pub deadline: Duration,
     /// How many tries there are.
-    pub(crate) tries: u32,
+    pub tries: u32,
 }
 
 impl Patience {
     /// Where nothing can go on without the answer.
-    pub(crate) const USUAL: Self = Self { deadline: Duration::from_secs(10), tries: 3 };
+    pub const USUAL: Self = Self { deadline: Duration::from_secs(10), tries: 3 };
     /// Where somebody tries again anyway.
-    pub(crate) const ONE_TRY: Self = Self { deadline: Duration::from_secs(10), tries: 1 };
+    pub const ONE_TRY: Self = Self { deadline: Duration::from_secs(10), tries: 1 };
     /// Where something good enough is at hand.
-    pub(crate) const LITTLE: Self = Self { deadline: Duration::from_secs(2), tries: 1 };
+    pub const LITTLE: Self = Self { deadline: Duration::from_secs(2), tries: 1 };
 }
 
 /// The pause after so many failures: from `first` on, each time twice as long, `longest` at most,
-/// of which `chance` (0 to 1) takes up to a half away, so that nodes that failed together do not
+/// of which `chance` (0 to 1) takes up to a half away, so that those that failed together do not
 /// come back together.
-pub(crate) fn backoff(failures: u32, first: Duration, longest: Duration, chance: f64) -> Duration {
+pub fn backoff(failures: u32, first: Duration, longest: Duration, chance: f64) -> Duration {
     let doublings = failures.saturating_sub(1).min(16);
     let pause = first.saturating_mul(1 << doublings).min(longest);
     pause.mul_f64(1.0 - chance.clamp(0.0, 1.0) / 2.0)
@@ -231,16 +217,16 @@ impl ApiError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Refused { status: 401, .. } => {
-                "see that the token of the node plugin's ServiceAccount is one of this cluster"
+                "see that the token of this program's ServiceAccount is one of this cluster"
             }
             Self::Refused { status: 403, .. } => {
-                "see the ClusterRole of the node plugin's ServiceAccount; the chart makes it"
+                "see the ClusterRole of this program's ServiceAccount; the chart makes it"
             }
             Self::Refused { status: 404, .. } => "see that the object is there",
-            Self::NotServed { .. } => "install the CRDs of the chart (`linux.crds.enabled`)",
+            Self::NotServed { .. } => "install the CRDs; the chart has them",
             Self::Refused { .. } => "see the message, and the health of the Kubernetes API",
             Self::Unreached { .. } | Self::TimedOut { .. } => {
-                "see the address of the API server and the node's way to it"
+                "see the address of the API server and the way to it"
             }
             Self::Unreadable { .. } => "see that the CRDs are those of the chart",
         }
@@ -256,23 +242,25 @@ impl ApiError {
     }
 
     /// Whether there is no such object.
-    pub(crate) const fn is_absence(&self) -> bool {
+    pub const fn is_absence(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. })
     }
 
     /// Whether the version to go on from is too old to be known.
-    pub(crate) const fn is_expiry(&self) -> bool {
+    pub const fn is_expiry(&self) -> bool {
         matches!(self, Self::Refused { status: 410, .. })
     }
 
-    const fn retry_after(&self) -> Option<Duration> {
+    /// How long the API asked to be left alone.
+    pub const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
 
-    pub(crate) fn of(error: &kube::Error, action: impl fmt::Display) -> Self {
+    /// What a client's error says about an action.
+    pub fn of(error: &kube::Error, action: impl fmt::Display) -> Self {
         let action = action.to_string();
         match error {
             kube::Error::Api(status) => Self::of_status(status, action),
@@ -285,7 +273,8 @@ impl ApiError {
         }
     }
 
-    pub(crate) fn of_status(status: &kube::core::Status, action: String) -> Self {
+    /// What a status that the API sent says about an action.
+    pub fn of_status(status: &kube::core::Status, action: String) -> Self {
         // Only who knows the kind can say that an object of it is missing, and names it then.
         let names_object = status.details.as_ref().is_some_and(|details| !details.name.is_empty());
         if status.code == 404 && !names_object {

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use kube::Config;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 
-use super::connections::Connections;
+use crate::UserAgent;
+use crate::connections::Connections;
 
 /// How the Kubernetes API is reached.
 ///
-/// Never through a proxy: the API server of a node is as near as its kubelet's, and the
-/// environment's `HTTPS_PROXY` is meant for Azure.
+/// Never through a proxy: the API server is as near as the kubelet's, and the environment's
+/// `HTTPS_PROXY` is meant for Azure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApiAccess {
     /// As a pod: with the mounted token and CA of its ServiceAccount, which are read again when
@@ -33,7 +34,10 @@ impl ApiAccess {
     pub const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
     /// The connections. Nothing is asked yet.
-    pub(super) async fn connections(&self) -> Result<Connections, AccessError> {
+    pub(crate) async fn connections(
+        &self,
+        user_agent: UserAgent,
+    ) -> Result<Connections, AccessError> {
         let mut config = match self {
             Self::InCluster { host, port, service_account } => {
                 in_cluster(host, *port, service_account)?
@@ -43,10 +47,7 @@ impl ApiAccess {
         config.proxy_url = None;
         // Calls have their own deadlines and their own retries, and a watch is silent for minutes.
         config.read_timeout = None;
-        config.headers.push((
-            http::header::USER_AGENT,
-            http::HeaderValue::from_static(concat!("lanyard-node/", env!("CARGO_PKG_VERSION"))),
-        ));
+        config.headers.push((http::header::USER_AGENT, user_agent));
         Connections::of(&config)
     }
 }
@@ -147,6 +148,8 @@ fn address_of(host: &str, port: u16) -> String {
 mod tests {
     use super::*;
 
+    const AGENT: UserAgent = UserAgent::from_static("lanyard-test/1.0");
+
     #[test]
     fn addresses_of_every_family_become_urls() {
         assert_eq!(address_of("10.0.0.1", 443), "https://10.0.0.1:443");
@@ -162,7 +165,7 @@ mod tests {
             port: 443,
             service_account: directory.path().to_owned(),
         };
-        let error = access.connections().await.err().unwrap();
+        let error = access.connections(AGENT).await.err().unwrap();
         assert!(matches!(error, AccessError::NoServiceAccount { .. }), "{error}");
         assert!(error.hint().contains("--kubeconfig"));
     }
@@ -170,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_is_named() {
         let path = PathBuf::from("/nonexistent/kubeconfig");
-        let error = ApiAccess::Kubeconfig(path).connections().await.err().unwrap();
+        let error = ApiAccess::Kubeconfig(path).connections(AGENT).await.err().unwrap();
         assert_eq!(error.to_string(), "could not use the kubeconfig file /nonexistent/kubeconfig");
     }
 }

@@ -4,6 +4,7 @@
 //! few of its pods. With HTTP/1.1 each watch would hold a connection, and so would each of the calls
 //! at work, and a handshake costs an API server more than the answer.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +20,17 @@ use rustls_pki_types::ServerName;
 use tokio::sync::Mutex;
 use tower::{BoxError, ServiceBuilder};
 
-use super::access::AccessError;
+use crate::access::AccessError;
 
 /// Clients of one API server, each with a connection of its own.
 #[derive(Clone)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     calls: Client,
     watches: Arc<[WatchConnection]>,
 }
 
 /// A connection that several watches share.
-pub(crate) struct WatchConnection {
+pub struct WatchConnection {
     client: Client,
     opening: Mutex<()>,
 }
@@ -39,38 +40,45 @@ impl WatchConnection {
         Self { client, opening: Mutex::const_new(()) }
     }
 
-    pub(crate) const fn client(&self) -> &Client {
+    /// The client that asks over it.
+    pub const fn client(&self) -> &Client {
         &self.client
     }
 
     /// Begins one watch after the other: only when the first has its connection, others can share
     /// it. Who begins while there is none dials for itself.
-    pub(crate) async fn begin<T>(&self, watch: impl Future<Output = T>) -> T {
+    pub async fn begin<T>(&self, watch: impl Future<Output = T>) -> T {
         let _turn = self.opening.lock().await;
         watch.await
     }
 }
 
+impl fmt::Debug for WatchConnection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("WatchConnection").finish_non_exhaustive()
+    }
+}
+
 impl Connections {
     /// Connections that are opened when something is asked.
-    pub(super) fn of(config: &Config) -> Result<Self, AccessError> {
+    pub(crate) fn of(config: &Config) -> Result<Self, AccessError> {
         let watch = || client(config, PINGS_OF_WATCHES).map(WatchConnection::of);
         let watches: Result<Vec<_>, _> = (0..FOR_WATCHES).map(|_| watch()).collect();
         Ok(Self { calls: client(config, PINGS_OF_CALLS)?, watches: watches?.into() })
     }
 
     /// Everything goes through this client.
-    pub(super) fn shared(client: Client) -> Self {
+    pub(crate) fn shared(client: Client) -> Self {
         Self { watches: Arc::from([WatchConnection::of(client.clone())]), calls: client }
     }
 
     /// For whatever is over soon.
-    pub(super) const fn for_calls(&self) -> &Client {
+    pub(crate) const fn for_calls(&self) -> &Client {
         &self.calls
     }
 
     /// For a watch; `subject` is what is watched.
-    pub(super) fn for_watch(&self, subject: &str) -> &WatchConnection {
+    pub(crate) fn for_watch(&self, subject: &str) -> &WatchConnection {
         let mut hasher = DefaultHasher::new();
         subject.hash(&mut hasher);
         let count = u64::try_from(self.watches.len()).unwrap_or(1);

@@ -1,0 +1,31 @@
+//! The way to a Kubernetes API server: access, connections, and one call with its deadline, its
+//! retries and its errors.
+//!
+//! ```no_run
+//! use kube::Api;
+//! use k8s_openapi::api::core::v1::Namespace;
+//! use lanyard_clock::SystemClock;
+//! use lanyard_kubernetes::{ApiAccess, KubernetesApi, Patience, UserAgent};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let access = ApiAccess::Kubeconfig("/root/.kube/config".into());
+//! let agent = UserAgent::from_static("lanyard-example/1.0");
+//! let api = KubernetesApi::connect(&access, agent, SystemClock::shared()).await?;
+//! let namespaces = Api::<Namespace>::all(api.client().clone());
+//! let read = || namespaces.get("default");
+//! let found = api.find(Patience::USUAL, "read namespace default", read).await?;
+//! # drop(found);
+//! # Ok(())
+//! # }
+//! ```
+
+mod access;
+mod call;
+mod connections;
+
+/// Who asks, as the API server's logs tell it: `<program>/<version>`.
+pub use http::HeaderValue as UserAgent;
+
+pub use access::{AccessError, ApiAccess};
+pub use call::{ApiError, KubernetesApi, Patience, backoff};
+pub use connections::WatchConnection;
