@@ -1,4 +1,4 @@
-//! GET requests with the token of one identity, and what services answer to them.
+//! Requests with the token of one identity, and what services answer to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,16 +41,16 @@ pub enum CallError {
         target: String,
     },
     /// No token could be had.
-    #[error("no token for GET {target}")]
+    #[error("no token for {target}")]
     Token {
-        /// What was asked for.
+        /// What was asked for: method, host and path.
         target: String,
         /// Why there is no token.
         #[source]
         source: azure_core::Error,
     },
     /// The token was not accepted (HTTP 401).
-    #[error("GET {target}: 401 {code}: {message}")]
+    #[error("{target}: 401 {code}: {message}")]
     Unauthorized {
         /// What was asked for.
         target: String,
@@ -60,7 +60,7 @@ pub enum CallError {
         message: String,
     },
     /// The identity lacks a permission (HTTP 403).
-    #[error("GET {target}: 403 {code}: {message}")]
+    #[error("{target}: 403 {code}: {message}")]
     Forbidden {
         /// What was asked for.
         target: String,
@@ -71,7 +71,7 @@ pub enum CallError {
     },
     /// There is no such object (HTTP 404). The right to read it was there, unless the code is of
     /// the subscription: that is looked up first.
-    #[error("GET {target}: 404 {code}: {message}")]
+    #[error("{target}: 404 {code}: {message}")]
     NotFound {
         /// What was asked for.
         target: String,
@@ -81,7 +81,7 @@ pub enum CallError {
         message: String,
     },
     /// The service asked to be left alone (HTTP 429, or a cool-down still running).
-    #[error("GET {target}: throttled{}", pause.map(|p| format!(" for {}s", p.as_secs())).unwrap_or_default())]
+    #[error("{target}: throttled{}", pause.map(|p| format!(" for {}s", p.as_secs())).unwrap_or_default())]
     Throttled {
         /// What was asked for.
         target: String,
@@ -89,7 +89,7 @@ pub enum CallError {
         pause: Option<Duration>,
     },
     /// Another refusal.
-    #[error("GET {target}: {status} {code}: {message}")]
+    #[error("{target}: {status} {code}: {message}")]
     Refused {
         /// What was asked for.
         target: String,
@@ -101,7 +101,7 @@ pub enum CallError {
         message: String,
     },
     /// A success whose body is not JSON: something else answered.
-    #[error("GET {target}: {status}, but the body is not what the service sends")]
+    #[error("{target}: {status}, but the body is not what the service sends")]
     Malformed {
         /// What was asked for.
         target: String,
@@ -109,7 +109,7 @@ pub enum CallError {
         status: u16,
     },
     /// The reply did not arrive.
-    #[error("GET {target}: no reply")]
+    #[error("{target}: no reply")]
     Unreachable {
         /// What was asked for.
         target: String,
@@ -186,27 +186,48 @@ impl Caller {
         Self { pipeline }
     }
 
-    /// The scope of tokens for a URL of Azure Resource Manager or of a vault, in any cloud.
+    /// The scope of tokens for a URL of Azure Resource Manager, of a vault or of a managed HSM, in
+    /// any cloud.
     pub fn scope_of(url: &Url) -> Option<String> {
+        let known = Cloud::ALL.into_iter().filter_map(Cloud::endpoints);
+        known.into_iter().find_map(|endpoints| Self::scope_in(url, endpoints))
+    }
+
+    /// The same in the cloud with these endpoints alone.
+    pub fn scope_in(url: &Url, endpoints: &Endpoints) -> Option<String> {
         let host = url.host_str()?;
-        Cloud::ALL.into_iter().filter_map(Cloud::endpoints).find_map(|endpoints| {
-            if host.eq_ignore_ascii_case(endpoints.arm_host) {
-                return Some(arm_scope(endpoints));
-            }
-            let vault = host.strip_suffix(endpoints.vault_suffix)?.ends_with('.');
-            vault.then(|| format!("{}/.default", endpoints.vault_audience()))
-        })
+        if host.eq_ignore_ascii_case(endpoints.arm_host) {
+            return Some(arm_scope(endpoints));
+        }
+        let suffixes = [endpoints.vault_suffix, endpoints.managed_hsm_suffix];
+        let is_in = |suffix: &&str| host.strip_suffix(*suffix).is_some_and(|it| it.ends_with('.'));
+        suffixes.into_iter().find(is_in).map(|suffix| format!("https://{suffix}/.default"))
     }
 
     /// GET of a URL.
     pub async fn fetch(&self, url: &Url) -> Result<Reply, CallError> {
+        self.send(Method::Get, url, None).await
+    }
+
+    /// A request with any method; a body is sent as JSON.
+    pub async fn send(
+        &self,
+        method: Method,
+        url: &Url,
+        body: Option<&serde_json::Value>,
+    ) -> Result<Reply, CallError> {
         // Neither in messages: a query may carry a signature, a URL a password.
-        let target = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
+        let place = format!("{}{}", url.host_str().unwrap_or_default(), url.path());
         if url.scheme() != "https" {
-            return Err(CallError::Target { target: format!("{}://{target}", url.scheme()) });
+            return Err(CallError::Target { target: format!("{}://{place}", url.scheme()) });
         }
-        let mut request = Request::new(url.clone(), Method::Get);
+        let target = format!("{method} {place}");
+        let mut request = Request::new(url.clone(), method);
         request.insert_header("accept", "application/json");
+        if let Some(body) = body {
+            request.insert_header("content-type", "application/json");
+            request.set_body(body.to_string());
+        }
         let options = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
         match self.pipeline.send(&Context::new(), &mut request, Some(options)).await {
             Ok(response) => read_reply(&target, &response),
@@ -303,13 +324,15 @@ mod tests {
         assert_eq!(scope("https://management.azure.com/subscriptions"), arm);
         let vault = Some("https://vault.usgovcloudapi.net/.default".to_owned());
         assert_eq!(scope("https://kv.vault.usgovcloudapi.net/secrets/x"), vault);
+        let module = Some("https://managedhsm.azure.net/.default".to_owned());
+        assert_eq!(scope("https://hsm.managedhsm.azure.net/keys/x"), module);
         assert_eq!(scope("https://evilvault.azure.net/secrets/x"), None);
         assert_eq!(scope("https://example.com/"), None);
     }
 
     fn reply(status: u16, body: &'static str) -> Result<Reply, CallError> {
         let status = StatusCode::from(status);
-        read_reply("/subscriptions/s", &RawResponse::from_bytes(status, Headers::new(), body))
+        read_reply("GET /subscriptions/s", &RawResponse::from_bytes(status, Headers::new(), body))
     }
 
     #[test]

@@ -76,6 +76,8 @@ pub struct LastTokenError {
     pub scope: String,
     /// The tenant, where another than the credential's own was asked for.
     pub tenant: Option<TenantId>,
+    /// [`TokenError::code`].
+    pub code: String,
     /// What happened.
     pub text: String,
     /// What to do next.
@@ -87,8 +89,8 @@ pub struct LastTokenError {
 impl LastTokenError {
     pub(crate) fn observe(key: &TokenKey, error: &TokenError, at: Timestamp) -> Self {
         let (scope, text) = (key.scope.to_string(), error.to_string());
-        let tenant = key.variant.tenant.clone();
-        Self { scope, tenant, text, hint: error.hint(), at }
+        let (tenant, code) = (key.variant.tenant.clone(), error.code().into_owned());
+        Self { scope, tenant, code, text, hint: error.hint(), at }
     }
 }
 

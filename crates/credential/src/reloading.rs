@@ -18,7 +18,8 @@ use crate::generation::Generation;
 use crate::health::{LastTokenError, TokenHealth};
 use crate::loader::LoaderHealth;
 use crate::token::engine::TokenEngine;
-use crate::token::request::Variant;
+use crate::token::error::TokenError;
+use crate::token::request::{TokenKey, Variant};
 use crate::token::table::CachedToken;
 use crate::transport::sender::{TokenTransport, TokenTransportOptions};
 
@@ -85,6 +86,20 @@ impl ReloadingCertificateCredential {
     /// fetched first.
     pub fn with_cached_token<R>(&self, scope: &str, read: impl FnOnce(&str) -> R) -> Option<R> {
         self.engine.lend(scope, &Variant::PLAIN, |token: &CachedToken| read(token.reveal()))
+    }
+
+    /// Asks Entra for a new token for `scope` though one is held, so that the newest key proves
+    /// itself now. What is held serves on until the new one is there, and if none comes.
+    ///
+    /// A success says that the identity still gets tokens, by the newest key or by an older one in
+    /// its place: which, [`CredentialHealth::key`] knows.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no new token.
+    pub async fn renew_token(&self, scope: &str) -> Result<(), TokenError> {
+        let key = TokenKey::parse(&[scope], Variant::PLAIN)?;
+        self.engine.renew(&key, self.generation().number()).await
     }
 
     /// How the credential is: the file, the key and the tokens.

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use lanyard_vocabulary::cloud::Endpoints;
 use lanyard_vocabulary::{ArmResourceId, Component, SecretName, VaultName};
 use serde::Serialize;
 
@@ -42,20 +43,25 @@ pub struct ProofCall {
 }
 
 impl ProofCall {
-    /// Whether an answer proves what it should, by its status and the service's code (of a vault,
-    /// the inner one).
-    ///
-    /// Not every 404 proves a right: that of an unknown subscription comes before authorization.
-    pub fn is_met_by(&self, status: u16, code: &str) -> bool {
-        const ABSENT: [&str; 4] =
-            ["ResourceNotFound", "ResourceGroupNotFound", "SecretNotFound", "KeyNotFound"];
-        const REFUSED: [&str; 2] = ["AuthorizationFailed", "ForbiddenByRbac"];
-        match self.expected {
-            Expected::Granted => {
-                (200..300).contains(&status) || (status == 404 && ABSENT.contains(&code))
+    /// The URL of the request in the cloud with these endpoints, with its `api-version`.
+    pub fn url(&self, endpoints: &Endpoints) -> String {
+        let address = match &self.target {
+            ProofTarget::Arm { path } => format!("{}{path}", endpoints.arm_url()),
+            ProofTarget::Vault { vault, object } => {
+                format!("https://{vault}.{}{}", endpoints.vault_suffix, object.path())
             }
-            Expected::Refused => status == 403 && REFUSED.contains(&code),
-        }
+        };
+        format!("{address}?api-version={}", self.api_version)
+    }
+
+    /// The request as `lanyard canary --call` takes it: `GET https://…`.
+    pub fn request_line(&self, endpoints: &Endpoints) -> String {
+        format!("GET {}", self.url(endpoints))
+    }
+
+    /// [`Expected::is_met_by`].
+    pub fn is_met_by(&self, status: u16, code: &str) -> bool {
+        self.expected.is_met_by(status, code)
     }
 }
 
@@ -103,6 +109,24 @@ pub enum Expected {
     Granted,
     /// 403: `AuthorizationFailed` of Azure Resource Manager, `ForbiddenByRbac` of a vault.
     Refused,
+}
+
+impl Expected {
+    /// Whether an answer proves what it should, by its status and the service's code (of a vault,
+    /// the inner one).
+    ///
+    /// Not every 404 proves a right: that of an unknown subscription comes before authorization.
+    pub fn is_met_by(self, status: u16, code: &str) -> bool {
+        const ABSENT: [&str; 4] =
+            ["ResourceNotFound", "ResourceGroupNotFound", "SecretNotFound", "KeyNotFound"];
+        const REFUSED: [&str; 2] = ["AuthorizationFailed", "ForbiddenByRbac"];
+        match self {
+            Self::Granted => {
+                (200..300).contains(&status) || (status == 404 && ABSENT.contains(&code))
+            }
+            Self::Refused => status == 403 && REFUSED.contains(&code),
+        }
+    }
 }
 
 /// What a row of the table asks for.

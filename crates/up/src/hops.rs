@@ -264,21 +264,13 @@ async fn prove(
         return Err(Failure::new("there is no call that would prove the role", hint));
     };
     let tokens: Arc<dyn TokenCredential> = Arc::<ReloadingCertificateCredential>::clone(credential);
-    let result = match &proof.target {
-        ProofTarget::Arm { path } => {
-            let arm = ArmClient::new(bed.endpoints, tokens, &bed.transport);
-            arm.fetch(path, proof.api_version).await
+    let text = proof.url(bed.endpoints);
+    let result = match text.parse() {
+        Ok(url) => {
+            let scope = scope_of(bed, Some(proof));
+            Caller::new(scope, tokens, &bed.transport).fetch(&url).await
         }
-        ProofTarget::Vault { vault, object } => {
-            let base = KeyVault::url_of(vault, bed.endpoints);
-            let path = object.path();
-            let text =
-                format!("{}{path}?api-version={}", base.trim_end_matches('/'), proof.api_version);
-            match text.parse() {
-                Ok(url) => Caller::new(bed.vault_scope(), tokens, &bed.transport).fetch(&url).await,
-                Err(_) => Err(CallError::Target { target: text }),
-            }
-        }
+        Err(_) => Err(CallError::Target { target: text }),
     };
     judge(proof, result)
 }

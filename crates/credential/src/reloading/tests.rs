@@ -503,3 +503,19 @@ async fn loads_refusals_and_failures_are_counted() {
     );
     assert_eq!(world.bench.clock.now().as_second(), 1_795_262_400);
 }
+
+#[tokio::test]
+async fn a_token_is_asked_for_anew_on_request_and_the_held_one_outlives_a_refusal() {
+    let world = World::new(|_, number| match number {
+        0 | 1 => Reply::token(&format!("t{number}"), 3_600),
+        _ => Reply::refusal("unauthorized_client", 700_016),
+    });
+    let credential = world.open().await;
+    assert_eq!(get(&credential, VAULT).await.unwrap(), "t0");
+    credential.renew_token(VAULT).await.unwrap();
+    assert_eq!(get(&credential, VAULT).await.unwrap(), "t1");
+    let refused = credential.renew_token(VAULT).await.unwrap_err();
+    assert_eq!(refused.code(), "AADSTS700016");
+    assert_eq!(get(&credential, VAULT).await.unwrap(), "t1");
+    assert_eq!(credential.health().tokens.errors[0].code, "AADSTS700016");
+}

@@ -1,5 +1,6 @@
 //! Why there is no token.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::io;
 use std::path::PathBuf;
@@ -221,6 +222,39 @@ impl TokenError {
             next = error.source();
         }
         None
+    }
+
+    /// A stable word for what happened: Entra's code, such as `AADSTS700027`, or its `error` where it
+    /// gave no code; else ours.
+    pub fn code(&self) -> Cow<'static, str> {
+        let word = match self {
+            Self::Refused(error) => match (error.code(), error.error()) {
+                (Some(code), _) => return Cow::Owned(format!("AADSTS{code}")),
+                (None, Some(error)) => return Cow::Owned(error.to_owned()),
+                (None, None) if error.status() == 429 => "TokenThrottled",
+                (None, None) => "TokenRefused",
+            },
+            Self::ManagedIdentity(error) => match error.error() {
+                Some(error) => return Cow::Owned(error.to_owned()),
+                None => "TokenRefused",
+            },
+            Self::NotOneScope { .. } | Self::InvalidScope { .. } | Self::InvalidClaims => {
+                "TokenRequestInvalid"
+            }
+            Self::Unsupported { .. } => "TokenRequestUnsupported",
+            Self::Unreadable { .. } => "TokenAnswerUnreadable",
+            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::OutOfPatience { .. } => {
+                "TokenServiceUnreachable"
+            }
+            Self::CoolingDown { .. } | Self::Crowded { .. } => "TokenThrottled",
+            Self::Assertion { .. } => "AssertionFailed",
+            Self::TokenFile { .. }
+            | Self::TokenFileContent { .. }
+            | Self::HeldToken { .. }
+            | Self::HeldTokenExpired { .. } => "FederatedTokenUnusable",
+            Self::Abandoned | Self::NoRuntime => "TokenRequestAbandoned",
+        };
+        Cow::Borrowed(word)
     }
 
     /// What to do next.

@@ -99,3 +99,17 @@ fn an_answer_proves_a_right_only_by_what_comes_after_authorization() {
         assert_eq!(call(expected).is_met_by(status, code), proved, "{expected:?} {status} {code}");
     }
 }
+
+#[test]
+fn the_request_line_is_what_a_canary_is_told_to_call() {
+    let proofs = desired_proofs(&valid(&changed(&[])));
+    let endpoints = lanyard_vocabulary::Cloud::UsGovernment.endpoints().unwrap();
+    let line = |component| proofs[&component].granted.request_line(endpoints);
+    assert_eq!(
+        line(Component::Kms),
+        "GET https://harbour-keys.vault.usgovcloudapi.net/keys/etcd-encryption?api-version=7.4"
+    );
+    let arm = line(Component::ControlPlaneOperator);
+    assert!(arm.starts_with("GET https://management.usgovcloudapi.net/subscriptions/"), "{arm}");
+    assert!(arm.ends_with("?api-version=2023-11-01"), "{arm}");
+}
