@@ -3,7 +3,6 @@
 //! `cargo xtask conformance kubernetes` builds what is needed and calls this program. Exit codes:
 //! 0 when every case passed, 1 when one failed, 2 when the surroundings do not allow it to run.
 
-mod control_plane;
 mod suite;
 
 use std::io::Write;
@@ -12,10 +11,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use lanyard_cluster::{ControlPlane, ControlPlaneError, ControlPlaneOptions};
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
-use crate::control_plane::{ControlPlane, ControlPlaneError};
 use crate::suite::{ChartRights, ChartRightsError, Stage};
 
 /// Judge the node's side of the Kubernetes API.
@@ -81,8 +80,10 @@ fn prepare(arguments: &Arguments) -> Result<Stage, SetupError> {
         SetupError::Definitions { path: arguments.definitions.clone(), source }
     })?;
     let rights = Arc::new(ChartRights::load(&arguments.rendered)?);
-    let start = ControlPlane::start(&arguments.etcd, &arguments.kube_apiserver);
-    let plane = Arc::new(runtime.block_on(start)?);
+    let options =
+        ControlPlaneOptions::new(arguments.etcd.clone(), arguments.kube_apiserver.clone())
+            .user(suite::NODE);
+    let plane = Arc::new(runtime.block_on(ControlPlane::start(options))?);
     Ok(Stage { plane, runtime, definitions, rights })
 }
 

@@ -10,12 +10,12 @@ mod world;
 
 use std::sync::Arc;
 
+use lanyard_cluster::SharedControlPlane;
 use libtest_mimic::{Failed, Trial};
 use tokio::runtime::Runtime;
 
 pub(crate) use self::rights::{ChartRights, ChartRightsError};
 use self::world::World;
-use crate::control_plane::SharedControlPlane;
 
 /// What the suite runs on.
 #[derive(Clone)]
@@ -27,6 +27,9 @@ pub(crate) struct Stage {
     /// What the chart lets the node plugin do.
     pub(crate) rights: Arc<ChartRights>,
 }
+
+/// The user with the rights of the node plugin.
+pub(crate) const NODE: &str = "node-plugin";
 
 pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
     let mut trials = Vec::new();

@@ -8,6 +8,9 @@
 //! caller that was killed: processes are recorded with their start times and marked in their
 //! environment, and mounts, control groups and leftovers are found by the directory.
 //!
+//! [`ControlPlane`] is less: etcd and API server alone, for suites that need no node. It ends with
+//! the value.
+//!
 //! ```no_run
 //! use lanyard_clock::SystemClock;
 //! use lanyard_cluster::{Cluster, Options};
@@ -25,6 +28,7 @@ mod api;
 mod cluster;
 mod component;
 mod configuration;
+mod control_plane;
 mod error;
 mod identity;
 mod launch;
@@ -39,6 +43,7 @@ mod status;
 
 pub use cluster::{Cluster, Outcome};
 pub use component::Component;
+pub use control_plane::{ControlPlane, ControlPlaneError, ControlPlaneOptions, SharedControlPlane};
 pub use error::ClusterError;
 pub use layout::Layout;
 pub use plan::{Options, Plan};

@@ -41,20 +41,23 @@ impl Ports {
 
     /// Chooses free ports. Callers with different seeds look in different places first.
     pub(crate) fn choose(seed: u64) -> Result<Self, ClusterError> {
-        let mut listeners = Vec::with_capacity(Self::COUNT);
-        for port in candidates(seed) {
-            if let Ok(listener) = TcpListener::bind((Plan::ADDRESS, port)) {
-                listeners.push((port, listener));
-            }
-            if listeners.len() == Self::COUNT {
-                break;
-            }
-        }
-        let ports: Vec<u16> = listeners.iter().map(|(port, _)| *port).collect();
-        <[u16; Self::COUNT]>::try_from(ports)
-            .map(Self::from_array)
-            .map_err(|_too_few| ClusterError::NoPorts { wanted: Self::COUNT })
+        choose(seed).map(Self::from_array)
     }
+}
+
+/// Chooses so many free ports. All are held until the last is known, so that they are distinct.
+pub(crate) fn choose<const COUNT: usize>(seed: u64) -> Result<[u16; COUNT], ClusterError> {
+    let mut listeners = Vec::with_capacity(COUNT);
+    for port in candidates(seed) {
+        if let Ok(listener) = TcpListener::bind((Plan::ADDRESS, port)) {
+            listeners.push((port, listener));
+        }
+        if listeners.len() == COUNT {
+            break;
+        }
+    }
+    let ports: Vec<u16> = listeners.iter().map(|(port, _)| *port).collect();
+    <[u16; COUNT]>::try_from(ports).map_err(|_too_few| ClusterError::NoPorts { wanted: COUNT })
 }
 
 /// Every port of the range once, beginning at a place that the seed names.

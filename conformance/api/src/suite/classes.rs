@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::api::DeleteParams;
 use lanyard_api::SecretProviderClass;
 use lanyard_clock::SystemClock;
+use lanyard_cluster::ControlPlane;
 use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
 use lanyard_node::{
     ClassChange, ClassError, ClassSource, KubeClasses, KubeClassesSettings, NodeApi,
@@ -14,7 +15,6 @@ use serde_json::json;
 
 use super::world::{World, eventually, pause};
 use super::{Stage, expect_same, trial};
-use crate::control_plane::User;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![
@@ -31,7 +31,7 @@ async fn watched(world: World) -> Result<(), Failed> {
     for number in 0..50 {
         world.create_class(&format!("c{number}"), json!({"provider": "azure"})).await?;
     }
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
     for name in ["c0", "c1"] {
         let class = classes.class(&world.namespace, name).await?;
@@ -95,7 +95,7 @@ async fn settle(
 async fn changes(world: World) -> Result<(), Failed> {
     world.create_class("c", json!({"provider": "one"})).await?;
     world.create_class("other", json!({"provider": "one"})).await?;
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
     let mut changes = classes.changes();
     classes.class(&world.namespace, "c").await?;
@@ -118,7 +118,7 @@ async fn changes(world: World) -> Result<(), Failed> {
 }
 
 async fn made_later(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
     let absent = classes.class(&world.namespace, "c").await;
     expect_same("absent", matches!(absent, Err(ClassError::NotFound { .. })), true)?;
@@ -139,7 +139,7 @@ async fn made_later(world: World) -> Result<(), Failed> {
 
 async fn dropped(world: World) -> Result<(), Failed> {
     world.create_class("c", json!({"provider": "azure"})).await?;
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let settings = KubeClassesSettings { idle_after: Duration::from_millis(50) };
     let classes = KubeClasses::new(counted.api.clone(), settings);
     classes.class(&world.namespace, "c").await?;
@@ -153,7 +153,7 @@ async fn dropped(world: World) -> Result<(), Failed> {
 
 async fn outage(world: World) -> Result<(), Failed> {
     world.create_class("c", json!({"provider": "one"})).await?;
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
     let mut changes = classes.changes();
     classes.class(&world.namespace, "c").await?;
@@ -175,7 +175,7 @@ async fn outage(world: World) -> Result<(), Failed> {
 
 async fn connects(world: World) -> Result<(), Failed> {
     world.create_class("c", json!({"provider": "azure"})).await?;
-    let access = ApiAccess::Kubeconfig(world.plane.kubeconfig(User::Administrator));
+    let access = ApiAccess::Kubeconfig(world.plane.kubeconfig(ControlPlane::ADMINISTRATOR));
     let agent = UserAgent::from_static("lanyard-conformance/1.0");
     let api = NodeApi::new(KubernetesApi::connect(&access, agent, SystemClock::shared()).await?);
     api.probe().await?;

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
+use lanyard_cluster::ControlPlane;
 use lanyard_node::{Notice, NoticeKind, Reporter};
 use lanyard_vocabulary::OutcomeCode;
 use libtest_mimic::{Failed, Trial};
@@ -9,7 +10,6 @@ use libtest_mimic::{Failed, Trial};
 use super::reports::{report, reporter};
 use super::world::{World, eventually};
 use super::{Stage, expect_same, trial};
-use crate::control_plane::User;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![
@@ -27,7 +27,7 @@ async fn events(world: &World) -> Result<Vec<Event>, Failed> {
 }
 
 async fn once(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let reporter = reporter(&counted, "node");
     let failed = NoticeKind::Failed(OutcomeCode::VaultThrottled);
     for _ in 0..50 {
@@ -49,7 +49,7 @@ async fn once(world: World) -> Result<(), Failed> {
 }
 
 async fn full(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let queue = lanyard_node::EventQueue::start(counted.api.clone(), "node");
     world.plane.kill_server();
     // Nothing here waits, so the task that makes events has no turn.

@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::reports::{report, reporter};
 use super::world::{World, eventually};
-use super::{Stage, expect_same, trial};
-use crate::control_plane::User;
+use super::{NODE, Stage, expect_same, trial};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![trial(
@@ -34,7 +33,7 @@ pub(super) async fn grant(world: &World, name: &str, rules: Value) -> Result<(),
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": name},
         "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": User::Node.name()}],
+        "subjects": [{"apiGroup": group, "kind": "User", "name": NODE}],
     });
     let bindings = Api::<ClusterRoleBinding>::all(world.client.clone());
     bindings.patch(name, &parameters, &Patch::Apply(binding)).await?;
@@ -43,7 +42,7 @@ pub(super) async fn grant(world: &World, name: &str, rules: Value) -> Result<(),
 
 async fn rights(world: World) -> Result<(), Failed> {
     world.create_class("c", json!({"provider": "azure"})).await?;
-    let counted = world.counted(User::Node).await?;
+    let counted = world.counted(NODE).await?;
     let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
     let reporter = reporter(&counted, "node");
     grant(&world, "node", json!([])).await?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use kube::api::PostParams;
 use lanyard_api::{SecretProviderClassPodStatus, VolumeFacts};
+use lanyard_cluster::ControlPlane;
 use lanyard_keyvault::Pod;
 use lanyard_node::{
     EventQueue, KubeReporter, KubeReporterSettings, ObjectVersion, Reporter, VolumeReport,
@@ -13,7 +14,6 @@ use serde_json::json;
 
 use super::world::{Counted, World};
 use super::{Stage, expect_same, trial};
-use crate::control_plane::User;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![
@@ -64,7 +64,7 @@ fn owners(status: &SecretProviderClassPodStatus) -> Vec<&str> {
 }
 
 async fn whole(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let long_node = "n".repeat(100);
     let reporter = reporter(&counted, &long_node);
     let report = report(&world, "p", "u", "v");
@@ -98,7 +98,7 @@ async fn whole(world: World) -> Result<(), Failed> {
 }
 
 async fn unchanged(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let report = report(&world, "p", "u", "v");
     let first = reporter(&counted, "node");
     first.report(&report).await?;
@@ -169,7 +169,7 @@ async fn write_as_upstream(
 }
 
 async fn upstream(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let report = report(&world, "p", "u", "v");
     let name = name_of(&world, "p");
     write_as_upstream(&world, &report, "0").await?;
@@ -206,7 +206,7 @@ async fn two_pods(world: World) -> Result<(), Failed> {
 
 /// Two volumes of one plain name have two objects, and keep them.
 async fn stay_apart(world: &World, one: &VolumeReport, two: &VolumeReport) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let first = reporter(&counted, "node");
     let (a, b) = tokio::join!(first.report(one), first.report(two));
     a?;
@@ -232,7 +232,7 @@ async fn stay_apart(world: &World, one: &VolumeReport, two: &VolumeReport) -> Re
 }
 
 async fn former_pod(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let name = name_of(&world, "p");
     // Theirs, then ours, then the next pod of the StatefulSet.
     write_as_upstream(&world, &report(&world, "p", "first", "v"), "0").await?;
@@ -248,7 +248,7 @@ async fn former_pod(world: World) -> Result<(), Failed> {
 }
 
 async fn removed(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let report = report(&world, "p", "u", "v");
     let events = EventQueue::start(counted.api.clone(), "node");
     let settings = KubeReporterSettings { read_again_after: std::time::Duration::ZERO };
@@ -265,7 +265,7 @@ async fn removed(world: World) -> Result<(), Failed> {
 }
 
 async fn crowd(world: World) -> Result<(), Failed> {
-    let counted = world.counted(User::Administrator).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
     let reporter = reporter(&counted, "node");
     let reports: Vec<_> = (0..100)
         .map(|number| report(&world, &format!("p{number}"), &format!("u{number}"), "v"))

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use kube::api::{ListParams, PostParams};
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_clock::SystemClock;
+use lanyard_cluster::ControlPlane;
 use lanyard_node::rotation::PollInterval;
 use lanyard_node::{
     FileEntry, KubeClasses, KubeClassesSettings, Reporter, SecretSync, SecretSyncSettings, Volume,
@@ -21,8 +22,7 @@ use tokio::task::JoinHandle;
 use super::least::grant;
 use super::reports::{report, reporter};
 use super::world::{Counted, World, eventually, pause};
-use super::{Stage, expect_same, trial};
-use crate::control_plane::User;
+use super::{NODE, Stage, expect_same, trial};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![
@@ -60,7 +60,7 @@ struct Mounted {
 }
 
 impl Node {
-    async fn start(world: &World, name: &str, user: User) -> Result<Self, Failed> {
+    async fn start(world: &World, name: &str, user: &str) -> Result<Self, Failed> {
         let name = format!("{name}-{}", world.namespace);
         let counted = world.counted(user).await?;
         let kubelet = tempfile::tempdir_in("/dev/shm")?;
@@ -189,7 +189,7 @@ fn owner_uids(secret: &Secret) -> Vec<&str> {
 
 async fn follows(world: World) -> Result<(), Failed> {
     world.create_class("c", class_of(&["s"])).await?;
-    let node = Node::start(&world, "node", User::Administrator).await?;
+    let node = Node::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
     let mut mounted = node.mount(&world, "p", &[("token", "first")]).await?;
     wait_for(&world, "s", "first").await?;
     let secrets = world.api::<Secret>();
@@ -251,7 +251,7 @@ async fn taken_over(world: World) -> Result<(), Failed> {
     });
     let put = serde_json::from_value(put)?;
     world.api::<Secret>().create(&parameters, &put).await?;
-    let node = Node::start(&world, "node", User::Administrator).await?;
+    let node = Node::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
     let _mounted = node.mount(&world, "p", &[("token", "ours")]).await?;
     wait_for(&world, "s", "ours").await?;
     eventually("both own the Secret", async || {
@@ -264,8 +264,8 @@ async fn taken_over(world: World) -> Result<(), Failed> {
 async fn two_nodes(world: World) -> Result<(), Failed> {
     world.create_class("c", class_of(&["s"])).await?;
     let (one, two) = (
-        Node::start(&world, "one", User::Administrator).await?,
-        Node::start(&world, "two", User::Administrator).await?,
+        Node::start(&world, "one", ControlPlane::ADMINISTRATOR).await?,
+        Node::start(&world, "two", ControlPlane::ADMINISTRATOR).await?,
     );
     let mut behind = one.mount(&world, "p1", &[("token", "old")]).await?;
     wait_for(&world, "s", "old").await?;
@@ -283,7 +283,7 @@ async fn two_nodes(world: World) -> Result<(), Failed> {
 
 async fn tampered(world: World) -> Result<(), Failed> {
     world.create_class("c", class_of(&["s"])).await?;
-    let node = Node::start(&world, "node", User::Administrator).await?;
+    let node = Node::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
     let elsewhere = node.kubelet.path().join("elsewhere");
     std::fs::create_dir_all(elsewhere.join("..data"))?;
     std::fs::write(elsewhere.join("..data/token"), "stolen")?;
@@ -303,7 +303,7 @@ async fn partly(world: World) -> Result<(), Failed> {
     let mut class = class_of(&["broken", "good"]);
     class["secretObjects"][0]["data"][0]["objectName"] = json!("absent");
     world.create_class("c", class).await?;
-    let node = Node::start(&world, "node", User::Administrator).await?;
+    let node = Node::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
     let _mounted = node.mount(&world, "p", &[("token", "value")]).await?;
     wait_for(&world, "good", "value").await?;
     let events = world.api::<Event>();
@@ -327,7 +327,7 @@ async fn partly(world: World) -> Result<(), Failed> {
 
 async fn restored(world: World) -> Result<(), Failed> {
     world.create_class("c", class_of(&["s"])).await?;
-    let node = Node::start(&world, "node", User::Administrator).await?;
+    let node = Node::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
     let _mounted = node.mount(&world, "p", &[("token", "right")]).await?;
     wait_for(&world, "s", "right").await?;
     world.merge::<Secret>("s", json!({"data": {"password": "d3Jvbmc="}})).await?;
@@ -349,7 +349,7 @@ async fn restored(world: World) -> Result<(), Failed> {
 
 async fn outage(world: World) -> Result<(), Failed> {
     world.create_class("c", class_of(&["s"])).await?;
-    let node = Node::start(&world, "node", User::Administrator).await?;
+    let node = Node::start(&world, "node", ControlPlane::ADMINISTRATOR).await?;
     let mut mounted = node.mount(&world, "p", &[("token", "before")]).await?;
     wait_for(&world, "s", "before").await?;
     world.plane.kill_server();
@@ -366,7 +366,7 @@ async fn rights(world: World) -> Result<(), Failed> {
     world.create_class("c", class_of(&["s"])).await?;
     grant(&world, "node", world.rights.plain.clone()).await?;
     grant(&world, "node-sync", world.rights.sync_without_secrets()).await?;
-    let node = Node::start(&world, "node", User::Node).await?;
+    let node = Node::start(&world, "node", NODE).await?;
     eventually("the rights are there", async || {
         let probe = report(&world, "probe", "u", "v");
         Ok(reporter(&node.counted, &node.name).report(&probe).await.is_ok())

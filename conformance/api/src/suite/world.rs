@@ -12,6 +12,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_clock::{Clock, SystemClock};
+use lanyard_cluster::{ControlPlane, SharedControlPlane};
 use lanyard_kubernetes::KubernetesApi;
 use lanyard_node::NodeApi;
 use libtest_mimic::Failed;
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 use tower::util::MapRequestLayer;
 
 use super::{ChartRights, Stage};
-use crate::control_plane::{ControlPlane, SharedControlPlane, User};
 
 /// A namespace, and who acts in it.
 pub(super) struct World {
@@ -44,7 +44,7 @@ impl World {
     pub(super) async fn make(stage: &Stage) -> Result<Self, Failed> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let client = Client::try_from(config(&stage.plane, User::Administrator).await?)?;
+        let client = Client::try_from(config(&stage.plane, ControlPlane::ADMINISTRATOR).await?)?;
         let namespace = format!("trial-{number}");
         let (plane, rights) = (Arc::clone(&stage.plane), Arc::clone(&stage.rights));
         let world = Self { plane, namespace, client, rights };
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// A counting client.
-    pub(super) async fn counted(&self, user: User) -> Result<Counted, Failed> {
+    pub(super) async fn counted(&self, user: &str) -> Result<Counted, Failed> {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&requests);
         let count = move |request: http::Request<kube::client::Body>| {
@@ -159,7 +159,7 @@ impl Counted {
     }
 }
 
-async fn config(plane: &ControlPlane, user: User) -> Result<Config, Failed> {
+async fn config(plane: &ControlPlane, user: &str) -> Result<Config, Failed> {
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(user))?;
     let mut config =
         Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;

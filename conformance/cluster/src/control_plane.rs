@@ -1,7 +1,7 @@
 //! etcd and kube-apiserver, and nothing else: an API without a node behind it.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,57 +14,94 @@ use serde_json::json;
 use tempfile::TempDir;
 use thiserror::Error;
 
+use crate::error::ClusterError;
+use crate::ports;
+
 /// The API could not be had.
 #[derive(Debug, Error)]
-pub(crate) enum ControlPlaneError {
+#[non_exhaustive]
+pub enum ControlPlaneError {
+    /// The file system or a program.
     #[error("could not {action} {}", path.display())]
     File {
+        /// What was tried.
         action: &'static str,
+        /// On what.
         path: PathBuf,
+        /// What came back.
         #[source]
         source: std::io::Error,
     },
-    #[error("there is no free port on loopback")]
-    Port(#[source] std::io::Error),
+    /// Every port is in use.
+    #[error(transparent)]
+    Ports(#[from] ClusterError),
+    /// There is no key for the tokens of service accounts.
     #[error("could not make the key of the ServiceAccount tokens")]
     Key(#[from] rcgen::Error),
+    /// The API server does not become ready.
     #[error("the API server was not ready after {} s; it said:\n{log}", patience.as_secs())]
-    NotReady { patience: Duration, log: String },
+    NotReady {
+        /// How long was waited.
+        patience: Duration,
+        /// The end of its log.
+        log: String,
+    },
 }
 
 /// An API server with its store on loopback. Both end, and their directory goes, with it.
 #[derive(Debug)]
-pub(crate) struct ControlPlane {
+pub struct ControlPlane {
     directory: TempDir,
-    api_server: PathBuf,
+    options: ControlPlaneOptions,
     port: u16,
     store: Mutex<Child>,
     server: Mutex<Option<Child>>,
     store_url: String,
 }
 
-/// Who may sign in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum User {
-    /// May do everything.
-    Administrator,
-    /// May do what its roles say.
-    Node,
+/// What to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControlPlaneOptions {
+    /// The program etcd.
+    pub etcd: PathBuf,
+    /// The program kube-apiserver.
+    pub kube_apiserver: PathBuf,
+    /// Users who may sign in, beside [`ControlPlane::ADMINISTRATOR`], and may do what roles say.
+    pub users: Vec<String>,
+    /// Further flags of the API server, without the dashes.
+    pub flags: Vec<(String, String)>,
 }
 
-impl User {
-    /// The name that a role binding gives.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Administrator => "administrator",
-            Self::Node => "node-plugin",
-        }
+impl ControlPlaneOptions {
+    /// The two programs, no further user and no further flag.
+    pub const fn new(etcd: PathBuf, kube_apiserver: PathBuf) -> Self {
+        Self { etcd, kube_apiserver, users: Vec::new(), flags: Vec::new() }
+    }
+
+    /// With a user who may do what roles say.
+    #[must_use]
+    pub fn user(mut self, name: &str) -> Self {
+        self.users.push(name.to_owned());
+        self
+    }
+
+    /// With a flag of the API server, without the dashes.
+    #[must_use]
+    pub fn flag(mut self, name: &str, value: &str) -> Self {
+        self.flags.push((name.to_owned(), value.to_owned()));
+        self
     }
 }
 
 impl ControlPlane {
+    /// The user who may do everything.
+    pub const ADMINISTRATOR: &str = "administrator";
+
     /// Starts both programs and waits until the API is ready.
-    pub(crate) async fn start(etcd: &Path, api_server: &Path) -> Result<Self, ControlPlaneError> {
+    ///
+    /// # Errors
+    /// When a program cannot be started, and when the API server does not become ready.
+    pub async fn start(options: ControlPlaneOptions) -> Result<Self, ControlPlaneError> {
         let directory =
             TempDir::with_prefix("ly-api-").map_err(|source| ControlPlaneError::File {
                 action: "make a directory in",
@@ -72,28 +109,18 @@ impl ControlPlane {
                 source,
             })?;
         let place = directory.path();
-        let [client, peer, port] = free_ports()?;
-        let (store_url, peer_url) = (local("http", client), local("http", peer));
-        write(
-            &place.join("tokens.csv"),
-            "administrator,administrator,1,system:masters\nnode-plugin,node-plugin,2,\n",
-        )?;
+        // Processes look in different places first.
+        let [client, peer, port] = ports::choose(u64::from(std::process::id()) * 101)?;
+        let store_url = local("http", client);
+        sign_in(place, &options.users, port)?;
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
         write(&place.join("service-account.key"), &key.serialize_pem())?;
         write(&place.join("service-account.pub"), &key.public_key_pem())?;
-        for user in [User::Administrator, User::Node] {
-            write(&place.join(kubeconfig_name(user)), &kubeconfig(user, port))?;
-        }
-        let mut store = Command::new(etcd);
-        store.arg("--unsafe-no-fsync").arg("--data-dir").arg(place.join("etcd"));
-        store.args(["--listen-client-urls", &store_url, "--advertise-client-urls", &store_url]);
-        store.args(["--listen-peer-urls", &peer_url, "--initial-advertise-peer-urls", &peer_url]);
-        store.args(["--initial-cluster", &format!("default={peer_url}")]);
-        let store = spawn(&mut store, etcd, &place.join("etcd.log"))?;
+        let store = start_store(&options.etcd, place, &store_url, &local("http", peer))?;
         let plane = Self {
             store: Mutex::new(store),
             server: Mutex::new(None),
-            api_server: api_server.to_owned(),
+            options,
             port,
             store_url,
             directory,
@@ -103,19 +130,37 @@ impl ControlPlane {
     }
 
     /// The file with which a user signs in.
-    pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
+    pub fn kubeconfig(&self, user: &str) -> PathBuf {
         self.directory.path().join(kubeconfig_name(user))
     }
 
+    /// Where the API server answers.
+    pub fn url(&self) -> String {
+        local("https", self.port)
+    }
+
+    /// Where the store answers its clients, without encryption: gRPC, and JSON below `/v3/`.
+    pub fn store_url(&self) -> &str {
+        &self.store_url
+    }
+
+    /// A directory that goes with the control plane.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// Kills the API server; the store stays.
-    pub(crate) fn kill_server(&self) {
+    pub fn kill_server(&self) {
         if let Some(mut server) = self.server.lock().take() {
             end(&mut server);
         }
     }
 
     /// Starts the API server, on the same port as ever.
-    pub(crate) async fn start_server(&self) -> Result<(), ControlPlaneError> {
+    ///
+    /// # Errors
+    /// When the program cannot be started, and when it does not become ready.
+    pub async fn start_server(&self) -> Result<(), ControlPlaneError> {
         let place = self.directory.path();
         let file = |name: &str| place.join(name).display().to_string();
         let flags = [
@@ -132,10 +177,12 @@ impl ControlPlane {
             // Nobody makes ServiceAccounts here, and pods are not to run.
             ("disable-admission-plugins", "ServiceAccount".to_owned()),
         ];
-        let mut server = Command::new(&self.api_server);
+        let program = &self.options.kube_apiserver;
+        let mut server = Command::new(program);
         server.args(flags.map(|(name, value)| format!("--{name}={value}")));
+        server.args(self.options.flags.iter().map(|(name, value)| format!("--{name}={value}")));
         let log = place.join("kube-apiserver.log");
-        *self.server.lock() = Some(spawn(&mut server, &self.api_server, &log)?);
+        *self.server.lock() = Some(spawn(&mut server, program, &log)?);
         self.wait_until_ready(&log).await
     }
 
@@ -145,7 +192,7 @@ impl ControlPlane {
         let builder = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true);
         let client = builder.build().ok();
         for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
-            let request = client.as_ref().map(|it| it.get(&url).bearer_auth("administrator"));
+            let request = client.as_ref().map(|it| it.get(&url).bearer_auth(Self::ADMINISTRATOR));
             if let Some(request) = request
                 && let Ok(answer) = request.send().await
                 && answer.text().await.is_ok_and(|text| text == "ok")
@@ -169,28 +216,45 @@ impl Drop for ControlPlane {
 }
 
 /// What is shared by the trials of a suite.
-pub(crate) type SharedControlPlane = Arc<ControlPlane>;
+pub type SharedControlPlane = Arc<ControlPlane>;
 
-fn free_ports() -> Result<[u16; 3], ControlPlaneError> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(ControlPlaneError::Port);
-    // All are held until the last is known, so that they are distinct.
-    let listeners = [bind()?, bind()?, bind()?];
-    let mut ports = [0; 3];
-    for (port, listener) in ports.iter_mut().zip(&listeners) {
-        *port = listener.local_addr().map_err(ControlPlaneError::Port)?.port();
+/// Everybody's token and kubeconfig.
+fn sign_in(place: &Path, users: &[String], port: u16) -> Result<(), ControlPlaneError> {
+    let administrator = ControlPlane::ADMINISTRATOR;
+    let mut tokens = format!("{administrator},{administrator},1,system:masters\n");
+    for (uid, user) in (2_u32..).zip(users) {
+        tokens.extend([format!("{user},{user},{uid},\n")]);
     }
-    Ok(ports)
+    write(&place.join("tokens.csv"), &tokens)?;
+    for user in users.iter().map(String::as_str).chain([administrator]) {
+        write(&place.join(kubeconfig_name(user)), &kubeconfig(user, port))?;
+    }
+    Ok(())
+}
+
+fn start_store(
+    etcd: &Path,
+    place: &Path,
+    client: &str,
+    peer: &str,
+) -> Result<Child, ControlPlaneError> {
+    let mut store = Command::new(etcd);
+    store.arg("--unsafe-no-fsync").arg("--data-dir").arg(place.join("etcd"));
+    store.args(["--listen-client-urls", client, "--advertise-client-urls", client]);
+    store.args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]);
+    store.args(["--initial-cluster", &format!("default={peer}")]);
+    spawn(&mut store, etcd, &place.join("etcd.log"))
 }
 
 fn local(scheme: &str, port: u16) -> String {
     format!("{scheme}://{}:{port}", Ipv4Addr::LOCALHOST)
 }
 
-fn kubeconfig_name(user: User) -> String {
-    format!("{}.kubeconfig", user.name())
+fn kubeconfig_name(user: &str) -> String {
+    format!("{user}.kubeconfig")
 }
 
-fn kubeconfig(user: User, port: u16) -> String {
+fn kubeconfig(user: &str, port: u16) -> String {
     json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -200,7 +264,7 @@ fn kubeconfig(user: User, port: u16) -> String {
             "name": "here",
             "cluster": {"server": local("https", port), "insecure-skip-tls-verify": true},
         }],
-        "users": [{"name": "me", "user": {"token": user.name()}}],
+        "users": [{"name": "me", "user": {"token": user}}],
     })
     .to_string()
 }
