@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use kube::Config;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
 
 use crate::UserAgent;
 use crate::connections::Connections;
@@ -52,6 +52,50 @@ impl ApiAccess {
     }
 }
 
+/// How a person reaches a Kubernetes API: as `kubectl` does, through the same files, contexts,
+/// credential plugins and proxies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PersonalAccess {
+    /// The kubeconfig files, merged in this order; those that are not there are left out, as
+    /// `KUBECONFIG` means it.
+    pub files: Vec<PathBuf>,
+    /// The context; nothing for the current one.
+    pub context: Option<String>,
+}
+
+impl PersonalAccess {
+    /// A client, and the namespace of the context.
+    pub(crate) async fn client(
+        &self,
+        user_agent: UserAgent,
+    ) -> Result<(Client, String), AccessError> {
+        let mut merged: Option<Kubeconfig> = None;
+        let mut read_from = self.files.first();
+        for path in self.files.iter().filter(|path| path.exists()) {
+            let read = Kubeconfig::read_from(path).map_err(refused(path))?;
+            merged = Some(match merged {
+                None => {
+                    read_from = Some(path);
+                    read
+                }
+                Some(before) => before.merge(read).map_err(refused(path))?,
+            });
+        }
+        let (Some(kubeconfig), Some(path)) = (merged, read_from) else {
+            return Err(AccessError::NoKubeconfig { paths: self.files.clone() });
+        };
+        let options =
+            KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+        let mut config = config.map_err(refused(path))?;
+        config.headers.push((http::header::USER_AGENT, user_agent));
+        let namespace = config.default_namespace.clone();
+        let client = Client::try_from(config)
+            .map_err(|source| AccessError::Client { source: Box::new(source) })?;
+        Ok((client, namespace))
+    }
+}
+
 /// There is no way to the Kubernetes API.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -78,7 +122,13 @@ pub enum AccessError {
         path: PathBuf,
         /// What is wrong with it.
         #[source]
-        source: Box<kube::config::KubeconfigError>,
+        source: Box<KubeconfigError>,
+    },
+    /// No kubeconfig file is there.
+    #[error("there is no kubeconfig file: {}", list(paths))]
+    NoKubeconfig {
+        /// Where they were looked for.
+        paths: Vec<PathBuf>,
     },
     /// The kubeconfig expects a certificate of something that has no such name.
     #[error("`{name}` is not the name of a server")]
@@ -108,6 +158,7 @@ impl AccessError {
             Self::NoServiceAccount { .. } => {
                 "run as a pod with `automountServiceAccountToken`, or give --kubeconfig"
             }
+            Self::NoKubeconfig { .. } => "give --kubeconfig, or set KUBECONFIG",
             Self::Kubeconfig { .. } => "try the same file with `kubectl --kubeconfig`",
             Self::ServerName { .. } => "set `tls-server-name` to a DNS name or an address",
             Self::Client { .. } => "see that the CA, certificate and key that are named are PEM",
@@ -130,11 +181,18 @@ fn in_cluster(host: &str, port: u16, service_account: &Path) -> Result<Config, A
 }
 
 async fn of_kubeconfig(path: &Path) -> Result<Config, AccessError> {
-    let failed =
-        |source| AccessError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    let kubeconfig = Kubeconfig::read_from(path).map_err(refused(path))?;
     let options = KubeConfigOptions::default();
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(failed)
+    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(refused(path))
+}
+
+fn refused(path: &Path) -> impl FnOnce(KubeconfigError) -> AccessError {
+    |source| AccessError::Kubeconfig { path: path.to_owned(), source: Box::new(source) }
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    if paths.is_empty() { "none was named".to_owned() } else { paths.join(", ") }
 }
 
 fn address_of(host: &str, port: u16) -> String {
@@ -168,6 +226,39 @@ mod tests {
         let error = access.connections(AGENT).await.err().unwrap();
         assert!(matches!(error, AccessError::NoServiceAccount { .. }), "{error}");
         assert!(error.hint().contains("--kubeconfig"));
+    }
+
+    const KUBECONFIG: &str = r#"
+current-context: here
+contexts: [{name: here, context: {cluster: c, user: u, namespace: clusters}}, {name: there, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", insecure-skip-tls-verify: true}}]
+"#;
+    const USERS: &str = r#"users: [{name: u, user: {token: "t"}}]"#;
+
+    #[tokio::test]
+    async fn a_persons_files_are_merged_and_the_context_says_the_namespace() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = ["absent", "contexts", "users"].map(|name| directory.path().join(name));
+        std::fs::write(&files[1], KUBECONFIG).unwrap();
+        std::fs::write(&files[2], USERS).unwrap();
+        let namespace_of = async |context: Option<&str>| {
+            let context = context.map(str::to_owned);
+            let access = PersonalAccess { files: files.to_vec(), context };
+            access.client(UserAgent::from_static("test/1")).await.map(|(_, namespace)| namespace)
+        };
+        assert_eq!(namespace_of(None).await.unwrap(), "clusters");
+        assert_eq!(namespace_of(Some("there")).await.unwrap(), "default");
+        let error = namespace_of(Some("nowhere")).await.unwrap_err();
+        assert!(matches!(error, AccessError::Kubeconfig { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_person_without_any_file_is_told_where_they_were_looked_for() {
+        let files = vec![PathBuf::from("/nonexistent/a"), PathBuf::from("/nonexistent/b")];
+        let access = PersonalAccess { files, context: None };
+        let error = access.client(UserAgent::from_static("test/1")).await.err().unwrap();
+        let told = "there is no kubeconfig file: /nonexistent/a, /nonexistent/b";
+        assert_eq!(error.to_string(), told);
     }
 
     #[tokio::test]

@@ -9,7 +9,7 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::causes;
 
 use crate::UserAgent;
-use crate::access::{AccessError, ApiAccess};
+use crate::access::{AccessError, ApiAccess, PersonalAccess};
 use crate::connections::{Connections, WatchConnection};
 
 /// The Kubernetes API. Clones share the connections.
@@ -35,6 +35,20 @@ impl KubernetesApi {
     ) -> Result<Self, AccessError> {
         let connections = access.connections(user_agent).await?;
         Ok(Self { connections, clock })
+    }
+
+    /// The API as a person reaches it, and the namespace of the context. Nothing is asked yet.
+    ///
+    /// # Errors
+    ///
+    /// Where the files make no client.
+    pub async fn connect_as_person(
+        access: &PersonalAccess,
+        user_agent: UserAgent,
+        clock: SharedClock,
+    ) -> Result<(Self, String), AccessError> {
+        let (client, namespace) = access.client(user_agent).await?;
+        Ok((Self::of_client(client, clock), namespace))
     }
 
     /// The API behind a client. Its own retries, timeouts and rate limits should be off.
