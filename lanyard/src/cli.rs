@@ -1,6 +1,9 @@
 //! The command line: its documentation is the help.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
 use crate::logging::LogArgs;
@@ -23,12 +26,32 @@ pub(crate) struct Cli {
     pub(crate) log: LogArgs,
 }
 
+impl Cli {
+    /// Reads the command line, or ends the process with what clap says about it. Under the name of
+    /// a kubectl plugin the help says what people type.
+    pub(crate) fn parse_as_called(arguments: Vec<OsString>) -> Self {
+        let is_plugin = arguments.first().is_some_and(is_kubectl_plugin);
+        let mut command = Self::command();
+        if is_plugin {
+            command = command.bin_name("kubectl lanyard");
+        }
+        let mut matches = command.get_matches_from(arguments);
+        Self::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// `kubectl` looks for `kubectl-lanyard` when somebody types `kubectl lanyard`.
+fn is_kubectl_plugin(program: &OsString) -> bool {
+    Path::new(program).file_stem().is_some_and(|name| name == "kubectl-lanyard")
+}
+
 /// The commands. Those without a line here are described at their arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[cfg(feature = "emulator")]
     Up(commands::up::Args),
     Render(commands::render::Args),
+    Identities(commands::identities::Args),
     Node(commands::node::Args),
     /// Look at credentials
     Credential {
@@ -81,8 +104,6 @@ pub(crate) enum AzureCommand {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -4,6 +4,8 @@
 pub(crate) mod azure;
 pub(crate) mod credential;
 mod hosted_cluster;
+pub(crate) mod identities;
+mod kubectl;
 pub(crate) mod node;
 pub(crate) mod render;
 #[cfg(feature = "emulator")]
@@ -25,6 +27,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "emulator")]
         Command::Up(args) => block_on(up::run(args, environment)),
         Command::Render(args) => render::run(&args),
+        Command::Identities(args) => block_on(identities::run(args, environment)),
         Command::Node(args) => block_on_threads(NODE_THREADS, node::run(args, environment)),
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))

@@ -10,10 +10,8 @@ mod signals;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::parse_as_called(std::env::args_os().collect());
     logging::init(&cli.log, cli.command.default_log_filter(), cli.command.logs_json());
     match commands::run(cli) {
         Ok(exit) => exit.into(),

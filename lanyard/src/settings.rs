@@ -1,6 +1,5 @@
 //! The environment, read in one place and documented here.
 
-#[cfg(feature = "emulator")]
 use std::path::PathBuf;
 
 /// What the environment says. Flags win over it where both exist.
@@ -20,6 +19,8 @@ pub(crate) struct Environment {
     pub(crate) kubernetes_host: Option<String>,
     /// `KUBERNETES_SERVICE_PORT`: its port.
     pub(crate) kubernetes_port: Option<String>,
+    /// `KUBECONFIG`, or `~/.kube/config`: the Kubernetes API, for a person.
+    pub(crate) kubeconfigs: Vec<PathBuf>,
     /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for the instance metadata service.
     pub(crate) managed_identity_host: Option<String>,
     /// `LANYARD_CRASH_AT`: the step at which the process kills itself.
@@ -52,6 +53,7 @@ impl Environment {
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
             kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),
+            kubeconfigs: kubeconfigs(),
             managed_identity_host: text("AZURE_POD_IDENTITY_AUTHORITY_HOST"),
             #[cfg(feature = "crash-points")]
             crash_at: text("LANYARD_CRASH_AT"),
@@ -61,6 +63,16 @@ impl Environment {
             clock_ahead: text("LANYARD_CLOCK_AHEAD"),
             #[cfg(feature = "emulator")]
             no_color: text("NO_COLOR").is_some(),
+        }
+    }
+}
+
+/// The files that `kubectl` would read.
+fn kubeconfigs() -> Vec<PathBuf> {
+    match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
+        Some(list) => std::env::split_paths(&list).filter(|path| *path != PathBuf::new()).collect(),
+        None => {
+            std::env::home_dir().map(|home| home.join(".kube").join("config")).into_iter().collect()
         }
     }
 }

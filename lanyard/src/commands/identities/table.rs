@@ -1,0 +1,104 @@
+//! The identities as a table, in the manner of `kubectl get`.
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use jiff::Timestamp;
+
+use super::Row;
+
+const HEADER: [&str; 8] = [
+    "NAMESPACE",
+    "HOSTEDCLUSTER",
+    "IDENTITY",
+    "READY",
+    "LAST GOOD HOP",
+    "VERSION",
+    "EXPIRES",
+    "REASON",
+];
+
+/// A row for each identity, and below what is to be said about those that are not ready.
+pub(super) fn render(rows: &[Row<'_>]) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(HEADER);
+    for row in rows {
+        table.add_row(cells(row));
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
+    }
+    let lines: Vec<_> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    let mut text = lines.join("\n");
+    let unwell = rows.iter().filter(|row| !row.identity.message.is_empty());
+    for (index, row) in unwell.enumerate() {
+        text.push_str(if index == 0 { "\n\n" } else { "\n" });
+        text.push_str(&told(row));
+    }
+    text
+}
+
+fn told(row: &Row<'_>) -> String {
+    let Row { namespace, hosted_cluster, identity } = row;
+    let since = identity.since.map(|since| format!(" since {since}")).unwrap_or_default();
+    format!("{namespace}/{hosted_cluster} {}{since}: {}", identity.component, identity.message)
+}
+
+fn cells(row: &Row<'_>) -> [String; 8] {
+    let identity = row.identity;
+    [
+        row.namespace.to_owned(),
+        row.hosted_cluster.to_owned(),
+        identity.component.clone(),
+        identity.ready.clone(),
+        identity.last_good_hop.clone().unwrap_or_else(unknown),
+        identity.loaded_version.as_deref().map_or_else(unknown, short),
+        identity.not_after.map_or_else(unknown, date),
+        identity.reason.clone(),
+    ]
+}
+
+fn unknown() -> String {
+    "-".to_owned()
+}
+
+/// Versions of vaults are 32 digits; people compare the first ones.
+fn short(version: &str) -> String {
+    version.chars().take(8).collect()
+}
+
+/// To the minute, in UTC.
+fn date(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%MZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_api::hosted_cluster_identities::IdentityStatus;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_ready_is_explained_below_the_table() {
+        let good = IdentityStatus {
+            component: "disk".to_owned(),
+            ready: "True".to_owned(),
+            reason: "AsExpected".to_owned(),
+            last_good_hop: Some("granted".to_owned()),
+            loaded_version: Some("0123456789abcdef0123456789abcdef".to_owned()),
+            not_after: Some("2026-12-24T18:30:59Z".parse().unwrap()),
+            ..IdentityStatus::default()
+        };
+        let bad = IdentityStatus {
+            component: "kms".to_owned(),
+            ready: "False".to_owned(),
+            reason: "AADSTS700027".to_owned(),
+            message: "could not get a token: the certificate is not known; register it".to_owned(),
+            last_good_hop: Some("credential".to_owned()),
+            since: Some("2026-11-21T10:00:00Z".parse().unwrap()),
+            ..IdentityStatus::default()
+        };
+        let row = |identity| Row { namespace: "clusters", hosted_cluster: "harbour", identity };
+        insta::assert_snapshot!(render(&[row(&good), row(&bad)]));
+    }
+}

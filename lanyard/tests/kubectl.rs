@@ -1,0 +1,31 @@
+//! `lanyard` under the name of a kubectl plugin, and its way to an API server as people set it up.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output};
+
+fn plugin(arguments: &[&str], kubeconfig: &str) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("kubectl-lanyard");
+    symlink(env!("CARGO_BIN_EXE_lanyard"), &program).unwrap();
+    Command::new(&program).args(arguments).env("KUBECONFIG", kubeconfig).output().unwrap()
+}
+
+#[test]
+fn the_plugin_says_in_its_help_what_people_type() {
+    let output = plugin(&["identities", "--help"], "");
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains("Usage: kubectl lanyard identities [OPTIONS] [NAME]"), "{help}");
+}
+
+#[test]
+fn without_a_kubeconfig_it_says_where_it_looked_and_what_to_do() {
+    let output = plugin(&["identities", "-A"], "/nonexistent/one:/nonexistent/two");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    for part in ["/nonexistent/one, /nonexistent/two", "hint: give --kubeconfig, or set KUBECONFIG"]
+    {
+        assert!(told.contains(part), "{told}");
+    }
+}
