@@ -17,15 +17,20 @@
 //! ```
 
 pub mod diff;
+pub mod drift;
 #[cfg(test)]
 mod fixture;
+pub mod forecast;
 pub mod hash;
 pub mod hosted_cluster;
+pub mod metrics;
 pub mod objects;
 pub mod problem;
 pub mod proof;
 pub mod render;
+pub mod status;
 pub mod templates;
+mod told;
 pub mod workload;
 
 pub use diff::{Change, Pruning, diff};

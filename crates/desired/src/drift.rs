@@ -1,0 +1,367 @@
+//! What is not as it was rendered, or not in use as it is mounted.
+//!
+//! Pure. What is different for a moment is no drift: nodes look one after another, and processes
+//! need a while to load what was mounted. So [`find`] is given a [`Memory`] of since when things
+//! are different, and gives the next one; at the start it is resumed from the status as it stands,
+//! so that a restart neither forgets a finding nor finds it anew.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
+use lanyard_api::{CanaryFacts, ObjectFacts};
+use lanyard_vocabulary::Component;
+
+use crate::forecast::Reach;
+use crate::hosted_cluster::ValidatedHostedCluster;
+use crate::problem::Problem;
+use crate::status::{ObservedPod, ObservedVolume};
+use crate::told::whole_second;
+
+#[cfg(test)]
+mod tests;
+
+/// Something that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Drift {
+    /// An object is not as it was rendered.
+    ObjectChanged {
+        /// The object, such as `SecretProviderClass clusters-harbour/managed-azure-cpo`.
+        object: String,
+        /// The paths that differ.
+        paths: Vec<String>,
+    },
+    /// A pod mounts something else than the vault's secret that the cluster names.
+    OtherObjectMounted {
+        /// The component.
+        component: Component,
+        /// The pod.
+        pod: String,
+        /// The id of what the cluster names.
+        named: String,
+    },
+    /// A pod mounts an older version than another pod does.
+    StaleMount {
+        /// The component.
+        component: Component,
+        /// The pod.
+        pod: String,
+        /// The version that it mounts.
+        mounted: String,
+        /// The newest version that any pod mounts.
+        newest: String,
+    },
+    /// A process goes on with an older certificate than the one that is mounted for it.
+    OldCertificateInUse {
+        /// The component.
+        component: Component,
+        /// The pod.
+        pod: String,
+        /// The SHA-256 thumbprint of the certificate in use.
+        thumbprint: String,
+        /// The version that is mounted.
+        mounted: String,
+    },
+    /// The process says otherwise than the HostedCluster whether this is managed Azure.
+    ManagedContradiction {
+        /// What the environment of the process says.
+        environment: bool,
+    },
+    /// Another hosted cluster has its credential in the same secret.
+    SharedCredential {
+        /// The field of the HostedCluster.
+        field: String,
+        /// What is shared with whom.
+        message: String,
+    },
+}
+
+/// A drift, and since when it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What.
+    pub drift: Drift,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// What drift is looked for in.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The cluster.
+    pub cluster: &'a ValidatedHostedCluster,
+    /// The time.
+    pub now: Timestamp,
+    /// The pods in the namespace of the control plane.
+    pub pods: &'a [ObservedPod],
+    /// The pod statuses there.
+    pub volumes: &'a [ObservedVolume],
+    /// The objects that differ from what was rendered, and are left as they are: name and paths.
+    pub changed: &'a [(String, Vec<String>)],
+    /// What the environment of the process (`MANAGED_SERVICE`) says of whether this is managed
+    /// Azure, where it says something.
+    pub environment_is_managed: Option<bool>,
+    /// What [`lint_shared_credentials`](crate::lint_shared_credentials) found for this cluster.
+    pub shared: &'a [Problem],
+    /// How long a rotation may take to reach every pod.
+    pub reach: Reach,
+}
+
+/// Since when what is different.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Memory(BTreeMap<(String, String), Timestamp>);
+
+impl Memory {
+    /// What a status remembers.
+    pub fn resumed(status: Option<&IdentitiesStatus>) -> Self {
+        let drift = status.into_iter().flat_map(|status| &status.drift);
+        Self(drift.map(|it| ((it.kind.clone(), it.subject.clone()), it.since)).collect())
+    }
+
+    /// When [`find`] comes to something else though nothing new is reported: a difference that is
+    /// remembered has then lasted long enough.
+    pub fn next_look(&self, now: Timestamp, reach: Reach) -> Option<Timestamp> {
+        let waits = [reach.longest(), LOADING];
+        let due = self.0.values().flat_map(|since| waits.map(|wait| after(*since, wait)));
+        due.filter(|due| *due > now).min()
+    }
+}
+
+/// What drifted, sorted, and what to remember until the next time.
+///
+/// `resumed` findings stand from the beginning: they were found before.
+pub fn find(facts: &Facts<'_>, memory: &Memory) -> (Vec<Finding>, Memory) {
+    let mut drifts: Vec<_> = std::iter::empty()
+        .chain(changed(facts))
+        .chain(mounts(facts))
+        .chain(contradiction(facts))
+        .chain(shared(facts))
+        .collect();
+    drifts.sort();
+    drifts.dedup();
+    let mut next = Memory::default();
+    let mut findings = Vec::new();
+    for drift in drifts {
+        let key = (drift.kind().to_owned(), drift.subject());
+        let since = memory.0.get(&key).copied().unwrap_or_else(|| whole_second(facts.now));
+        // Two objects may come to one subject; the older knowledge is kept.
+        let since = next.0.get(&key).copied().map_or(since, |known: Timestamp| known.min(since));
+        next.0.insert(key, since);
+        let found_at = after(since, drift.patience(facts.reach));
+        if found_at <= facts.now {
+            findings.push(Finding { drift, since });
+        }
+    }
+    (findings, next)
+}
+
+fn changed<'a>(facts: &Facts<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+    facts.changed.iter().map(|(object, paths)| {
+        let mut paths = paths.clone();
+        paths.sort();
+        Drift::ObjectChanged { object: object.clone(), paths }
+    })
+}
+
+fn shared<'a>(facts: &Facts<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+    facts.shared.iter().map(|problem| Drift::SharedCredential {
+        field: problem.field.clone(),
+        message: problem.message.clone(),
+    })
+}
+
+/// A validated cluster is one of managed Azure; the environment may say otherwise.
+fn contradiction(facts: &Facts<'_>) -> Option<Drift> {
+    let environment = facts.environment_is_managed.filter(|is_managed| !is_managed)?;
+    Some(Drift::ManagedContradiction { environment })
+}
+
+/// A mounted credential of a pod that counts.
+struct Mount<'a> {
+    pod: &'a ObservedPod,
+    /// What is mounted of the cluster's secret; nothing where it is something else.
+    object: Option<ObjectFacts>,
+}
+
+fn mounts(facts: &Facts<'_>) -> Vec<Drift> {
+    facts
+        .cluster
+        .components()
+        .flat_map(|(component, identity)| {
+            let named = format!("secret/{}", identity.secret_name);
+            let mounts = mounts_of(facts, component, &named);
+            let newest = newest(&mounts).cloned();
+            let of_mount = move |mount: Mount<'_>| {
+                of_mount(component, &named, newest.as_ref(), &mount).into_iter().collect::<Vec<_>>()
+            };
+            mounts.into_iter().flat_map(of_mount).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn mounts_of<'a>(facts: &Facts<'a>, component: Component, named: &str) -> Vec<Mount<'a>> {
+    let class = component.facts().secret_provider_class;
+    let pods = facts.pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
+    pods.filter_map(|pod| {
+        let volume = facts.volumes.iter().find(|it| it.class == class && it.belongs_to(pod))?;
+        let mounted = volume.objects.iter().find(|(id, _)| id.eq_ignore_ascii_case(named));
+        let object = mounted.map(|(id, version)| {
+            let told = volume.facts.told().map(|facts| facts.objects.as_slice());
+            let known =
+                told.unwrap_or_default().iter().find(|it| it.id == *id && it.version == *version);
+            known.cloned().unwrap_or_else(|| ObjectFacts {
+                id: id.clone(),
+                version: version.clone(),
+                ..ObjectFacts::default()
+            })
+        });
+        Some(Mount { pod, object })
+    })
+    .collect()
+}
+
+/// The newest version that anybody mounts, as far as nodes tell since when what they mount is valid.
+/// Versions themselves have no order.
+fn newest<'a>(mounts: &'a [Mount<'_>]) -> Option<&'a ObjectFacts> {
+    let objects = mounts.iter().filter_map(|mount| mount.object.as_ref());
+    objects.filter(|it| it.not_before.is_some()).max_by_key(|it| (it.not_before, &it.version))
+}
+
+fn of_mount(
+    component: Component,
+    named: &str,
+    newest: Option<&ObjectFacts>,
+    mount: &Mount<'_>,
+) -> Option<Drift> {
+    let pod = mount.pod.name.clone();
+    let Some(object) = &mount.object else {
+        return Some(Drift::OtherObjectMounted { component, pod, named: named.to_owned() });
+    };
+    if let Some(newest) = newest
+        && newest.version != object.version
+        && object.not_before.is_none_or(|begin| newest.not_before > Some(begin))
+    {
+        let (mounted, newest) = (object.version.clone(), newest.version.clone());
+        return Some(Drift::StaleMount { component, pod, mounted, newest });
+    }
+    let told_of = |it: &&CanaryFacts| it.component == component.name();
+    let loaded = mount.pod.canary.told().filter(told_of)?.credential.as_ref()?;
+    // A certificate may begin a little before the document that holds it, but not end before it.
+    let is_older = object.not_before.zip(loaded.not_before).is_some_and(|(file, used)| used < file)
+        && object.not_after.zip(loaded.not_after).is_none_or(|(file, used)| used < file);
+    is_older.then(|| Drift::OldCertificateInUse {
+        component,
+        pod,
+        thumbprint: loaded.thumbprint.clone(),
+        mounted: object.version.clone(),
+    })
+}
+
+impl Drift {
+    /// A word for it, the same in status, metrics and events.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::ObjectChanged { .. } => "ObjectChanged",
+            Self::OtherObjectMounted { .. } => "OtherObjectMounted",
+            Self::StaleMount { .. } => "StaleMount",
+            Self::OldCertificateInUse { .. } => "OldCertificateInUse",
+            Self::ManagedContradiction { .. } => "ManagedContradiction",
+            Self::SharedCredential { .. } => "SharedCredential",
+        }
+    }
+
+    /// Every kind.
+    pub const KINDS: [&str; 6] = [
+        "ManagedContradiction",
+        "ObjectChanged",
+        "OldCertificateInUse",
+        "OtherObjectMounted",
+        "SharedCredential",
+        "StaleMount",
+    ];
+
+    /// What it is about. With the kind it says whether two findings are the same.
+    pub fn subject(&self) -> String {
+        match self {
+            Self::ObjectChanged { object, .. } => object.clone(),
+            Self::OtherObjectMounted { component, pod, .. }
+            | Self::StaleMount { component, pod, .. }
+            | Self::OldCertificateInUse { component, pod, .. } => format!("{component} in {pod}"),
+            Self::ManagedContradiction { .. } => "MANAGED_SERVICE".to_owned(),
+            Self::SharedCredential { field, .. } => field.clone(),
+        }
+    }
+
+    /// What is so.
+    pub fn message(&self) -> String {
+        match self {
+            Self::ObjectChanged { object, paths } => {
+                let more = paths.len().saturating_sub(MOST_PATHS);
+                let told: Vec<_> = paths.iter().take(MOST_PATHS).map(String::as_str).collect();
+                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                format!("{object} is not as rendered: {}{more}", told.join(", "))
+            }
+            Self::OtherObjectMounted { component, pod, named } => {
+                format!(
+                    "pod `{pod}` does not mount `{named}`, which the cluster names for {component}"
+                )
+            }
+            Self::StaleMount { component, pod, mounted, newest } => format!(
+                "pod `{pod}` mounts version {mounted} for {component}, while another mounts {newest}"
+            ),
+            Self::OldCertificateInUse { component, pod, thumbprint, mounted } => format!(
+                "the process in pod `{pod}` uses the older certificate {thumbprint} for {component}, though version {mounted} is mounted"
+            ),
+            Self::ManagedContradiction { environment } => {
+                let says = if *environment { "managed" } else { "not managed" };
+                format!(
+                    "MANAGED_SERVICE says that clusters are {says}, and the HostedCluster says otherwise"
+                )
+            }
+            Self::SharedCredential { message, .. } => message.clone(),
+        }
+    }
+
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::ObjectChanged { .. } => {
+                "see who wrote it (`kubectl get --show-managed-fields`), and make the change in the HostedCluster"
+            }
+            Self::OtherObjectMounted { .. } => {
+                "wait for the rollout, or restart the pod: its class was changed"
+            }
+            Self::StaleMount { .. } => {
+                "see the node plugin on the pod's node; annotate the class with `lanyard.dev/refresh`"
+            }
+            Self::OldCertificateInUse { .. } => {
+                "restart the pod: its process did not load the file again"
+            }
+            Self::ManagedContradiction { .. } => {
+                "set MANAGED_SERVICE=ARO-HCP on this management cluster, or run the cluster elsewhere"
+            }
+            Self::SharedCredential { .. } => "give every cluster identities and secrets of its own",
+        }
+    }
+
+    /// How long it may be so before it is a drift.
+    fn patience(&self, reach: Reach) -> Duration {
+        match self {
+            Self::StaleMount { .. } | Self::OtherObjectMounted { .. } => reach.longest(),
+            Self::OldCertificateInUse { .. } => LOADING,
+            Self::ObjectChanged { .. }
+            | Self::ManagedContradiction { .. }
+            | Self::SharedCredential { .. } => Duration::ZERO,
+        }
+    }
+}
+
+fn after(time: Timestamp, by: Duration) -> Timestamp {
+    time.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+/// How long a process may take to load what was mounted, and to tell.
+const LOADING: Duration = Duration::from_mins(2);
+const MOST_PATHS: usize = 5;

@@ -1,0 +1,169 @@
+//! The status of identities as metrics: which there are, and their samples.
+//!
+//! Labels are the hosted cluster, the component and the type of a condition or a drift: as many as
+//! there are identities, and never a text that somebody wrote.
+
+use jiff::Timestamp;
+use lanyard_api::hosted_cluster_identities::{IdentitiesStatus, IdentityStatus};
+use lanyard_vocabulary::Hop;
+
+use crate::drift::Drift;
+use crate::forecast::{Forecast, Policy, Verdict, forecast_identity};
+use crate::status::{FALSE, TRUE};
+use crate::told::hop_named;
+
+/// A gauge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it says.
+    pub help: &'static str,
+    /// The labels beside `namespace` and `hosted_cluster`.
+    pub label: Option<&'static str>,
+}
+
+/// A value of a gauge.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The gauge.
+    pub metric: &'static Metric,
+    /// The value of its label.
+    pub label: Option<String>,
+    /// The value.
+    pub value: f64,
+}
+
+const COMPONENT: Option<&str> = Some("component");
+
+/// Whether the identity works.
+pub static READY: Metric = Metric {
+    name: "lanyard_identity_ready",
+    help: "Whether the identity works: 1 it does, 0 it does not, -1 nobody tells",
+    label: COMPONENT,
+};
+/// The last good hop.
+pub static LAST_GOOD_HOP: Metric = Metric {
+    name: "lanyard_identity_last_good_hop",
+    help: "The last hop that is known to be good, by its place in the walk: 1 hostedcluster, 2 spc, \
+           3 volume, 4 imds-token, 5 vault-read, 6 decode, 7 file, 8 credential, 9 entra-token, \
+           10 granted, 11 refused; 0 none",
+    label: COMPONENT,
+};
+/// The hop to blame.
+pub static FAILED_HOP: Metric = Metric {
+    name: "lanyard_identity_failed_hop",
+    help: "The hop that is to blame, by its place in the walk; 0 while none is",
+    label: COMPONENT,
+};
+/// When the credential ends.
+pub static NOT_AFTER: Metric = Metric {
+    name: "lanyard_identity_not_after_seconds",
+    help: "When the credential in use ends, in seconds since 1970",
+    label: COMPONENT,
+};
+/// From when on a newer one is expected.
+pub static RENEW_AFTER: Metric = Metric {
+    name: "lanyard_identity_renew_after_seconds",
+    help: "From when on a newer credential is to be expected, in seconds since 1970",
+    label: COMPONENT,
+};
+/// The last write that helps.
+pub static LAST_WRITE: Metric = Metric {
+    name: "lanyard_identity_last_write_seconds",
+    help: "The last moment at which a newer credential in the vault is in use in time, in seconds since 1970",
+    label: COMPONENT,
+};
+/// The verdict of the forecast.
+pub static FORECAST: Metric = Metric {
+    name: "lanyard_identity_forecast",
+    help: "How the credential stands: 0 ok, 1 renewal due, 2 overdue, 3 too late, 4 expired; -1 nobody tells",
+    label: COMPONENT,
+};
+/// The conditions.
+pub static CONDITION: Metric = Metric {
+    name: "lanyard_hosted_cluster_condition",
+    help: "The conditions about the identities of the hosted cluster: 1 True, 0 False, -1 Unknown",
+    label: Some("type"),
+};
+/// What drifted.
+pub static DRIFT: Metric = Metric {
+    name: "lanyard_hosted_cluster_drift",
+    help: "How much is not as rendered, or not in use as mounted",
+    label: Some("kind"),
+};
+
+/// Every metric, in the order of the page.
+pub static METRICS: [&Metric; 9] = [
+    &READY,
+    &LAST_GOOD_HOP,
+    &FAILED_HOP,
+    &NOT_AFTER,
+    &RENEW_AFTER,
+    &LAST_WRITE,
+    &FORECAST,
+    &CONDITION,
+    &DRIFT,
+];
+
+/// The samples of one hosted cluster at `now`. What is not known has no sample, except where a
+/// value says so.
+pub fn samples(status: &IdentitiesStatus, policy: &Policy, now: Timestamp) -> Vec<Sample> {
+    let identities = status.identities.iter();
+    let identities = identities.flat_map(|identity| {
+        let forecast = forecast_identity(identity, policy, now);
+        of_identity(identity, &forecast).map(move |(metric, value)| {
+            Some(Sample { metric, label: Some(identity.component.clone()), value: value? })
+        })
+    });
+    let conditions = status.conditions.iter().map(|condition| Sample {
+        metric: &CONDITION,
+        label: Some(condition.type_.clone()),
+        value: truth(&condition.status),
+    });
+    let drift = Drift::KINDS.into_iter().map(|kind| {
+        let found = status.drift.iter().filter(|drift| drift.kind == kind).count();
+        let value = u32::try_from(found).map_or(f64::INFINITY, f64::from);
+        Sample { metric: &DRIFT, label: Some(kind.to_owned()), value }
+    });
+    identities.flatten().chain(conditions).chain(drift).collect()
+}
+
+fn of_identity(
+    identity: &IdentityStatus,
+    forecast: &Forecast,
+) -> [(&'static Metric, Option<f64>); 7] {
+    [
+        (&READY, Some(truth(&identity.ready))),
+        (&LAST_GOOD_HOP, Some(place(identity.last_good_hop.as_deref()))),
+        (&FAILED_HOP, Some(place(identity.failed_hop.as_deref()))),
+        (&NOT_AFTER, identity.not_after.map(seconds)),
+        (&RENEW_AFTER, identity.renew_after.map(seconds)),
+        (&LAST_WRITE, forecast.last_write_at.map(seconds)),
+        (&FORECAST, Some(severity(forecast.verdict))),
+    ]
+}
+
+fn truth(word: &str) -> f64 {
+    match word {
+        TRUE => 1.0,
+        FALSE => 0.0,
+        _ => -1.0,
+    }
+}
+
+fn place(hop: Option<&str>) -> f64 {
+    let hop = hop.and_then(hop_named);
+    let place = Hop::ALL.into_iter().zip(1_u32..).find(|(it, _)| Some(*it) == hop);
+    place.map_or(0.0, |(_, place)| f64::from(place))
+}
+
+fn severity(verdict: Verdict) -> f64 {
+    let place = Verdict::ALL.into_iter().zip(-1_i32..).find(|(it, _)| *it == verdict);
+    place.map_or(-1.0, |(_, place)| f64::from(place))
+}
+
+/// Whole seconds up to the year 9999 fit into 53 bits.
+fn seconds(time: Timestamp) -> f64 {
+    time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
+}

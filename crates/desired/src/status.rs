@@ -1,0 +1,120 @@
+//! How the identities of a hosted cluster are, from what nodes and canaries told.
+//!
+//! Pure: [`identities_status`] folds what was [`Observed`] to the status that
+//! [`HostedClusterIdentities`](lanyard_api::HostedClusterIdentities) holds, [`transitions`] says
+//! what is news in it, [`next_look`] when time alone changes it. Equal facts give equal bytes,
+//! whatever their order: times are carried over from the status as it stands, so a settled status
+//! is never written again.
+//!
+//! # What an identity comes to
+//!
+//! A pod **counts** if it is ready and not being deleted. One that began within the last two minutes
+//! does not count as long as it is silent, nor after its third restart, so that neither a rollout
+//! nor a crash loop makes the status flap.
+//!
+//! | of a pod that counts | ready |
+//! |---|---|
+//! | its class is gone | `False` at `spc` |
+//! | the node says what only somebody can mend ([`Healing::Never`](lanyard_vocabulary::Healing)) | `False` at the hop of the code, though the mounted credential may still serve: a pod that starts now gets none |
+//! | what it loaded has ended | `False` at `credential`, or at the hop that kept a newer one away |
+//! | its canary names a hop | `False` at that hop |
+//! | its canary came as far as canaries walk | `True`; with the node's code as the reason while something is wrong that may heal by itself |
+//! | the file is mounted, and no canary told more | `Unknown`, `NotProven` |
+//! | nothing is told | `Unknown`, `NotReported` |
+//!
+//! Of several pods (a rollout, replicas, the two consumers of KMS) **the worst speaks**: `False`
+//! before `Unknown` before `True`, and of several that are broken the one that is broken first. The
+//! version and the stamps are those of the oldest credential among them. A consumer none of whose
+//! pods counts is `Unknown`. The second consumer of KMS runs the canary of another identity; it
+//! vouches for its file only.
+
+mod account;
+mod conditions;
+mod identity;
+mod observed;
+#[cfg(test)]
+mod tests;
+mod transitions;
+
+use jiff::Timestamp;
+use lanyard_api::hosted_cluster_identities::{DriftStatus, IdentitiesStatus};
+use lanyard_vocabulary::Component;
+
+pub use conditions::{
+    CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_IDENTITIES, VALID_KMS_CONFIG, VALID_NETWORK,
+};
+pub use observed::{Classes, ClusterState, Facts, Observed, ObservedPod, ObservedVolume};
+pub use transitions::{EventType, Transition, transitions};
+
+use crate::forecast::forecast_identity;
+use crate::told::one_line;
+
+/// `status` of a condition, and `ready` of an identity.
+pub const TRUE: &str = "True";
+/// The same.
+pub const FALSE: &str = "False";
+/// The same: nobody reported.
+pub const UNKNOWN: &str = "Unknown";
+/// The reason where all is well.
+pub const AS_EXPECTED: &str = "AsExpected";
+
+/// The status of a hosted cluster's identities.
+pub fn identities_status(observed: &Observed<'_>) -> IdentitiesStatus {
+    let identities: Vec<_> = components(observed)
+        .into_iter()
+        .map(|component| identity::identity_status(observed, component))
+        .collect();
+    let drift: Vec<_> = observed
+        .drift
+        .iter()
+        .map(|finding| DriftStatus {
+            kind: finding.drift.kind().to_owned(),
+            subject: one_line(&finding.drift.subject(), MOST_SUBJECT),
+            message: one_line(
+                &format!("{}; next: {}", finding.drift.message(), finding.drift.hint()),
+                MOST_TEXT,
+            ),
+            since: finding.since,
+        })
+        .take(MOST_DRIFT)
+        .collect();
+    let conditions = conditions::conditions(observed, &identities, &drift);
+    IdentitiesStatus { observed_generation: observed.generation, identities, conditions, drift }
+}
+
+/// When the status changes though nobody reports anything new: a pod has settled, or a credential
+/// has come to the next moment of its forecast. Nothing where it does not.
+pub fn next_look(observed: &Observed<'_>, status: &IdentitiesStatus) -> Option<Timestamp> {
+    let settled = observed.pods.iter().filter_map(|pod| identity::counts(observed, pod).err()?);
+    let moments = status.identities.iter().filter_map(|identity| {
+        forecast_identity(identity, observed.policy, observed.now).next_change()
+    });
+    settled.chain(moments).filter(|moment| *moment > observed.now).min()
+}
+
+/// The components that have an identity. Of a cluster that cannot be used, those that were told of
+/// before or whose class is there.
+fn components(observed: &Observed<'_>) -> Vec<Component> {
+    match observed.cluster {
+        ClusterState::Valid(cluster) => {
+            cluster.components().map(|(component, _)| component).collect()
+        }
+        ClusterState::Invalid(_) => Component::ALL
+            .into_iter()
+            .filter(|component| {
+                let class = component.facts().secret_provider_class;
+                let previous = observed.previous.map(|it| it.identities.as_slice());
+                observed.classes.has(class) == Some(true)
+                    || previous
+                        .unwrap_or_default()
+                        .iter()
+                        .any(|it| it.component == component.name())
+            })
+            .collect(),
+    }
+}
+
+/// The longest text of an identity, and the longest of an event.
+const MOST_TEXT: usize = 1_000;
+const MOST_SUBJECT: usize = 253;
+const MOST_DRIFT: usize = 50;

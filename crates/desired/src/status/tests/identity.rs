@@ -1,0 +1,399 @@
+//! What one identity comes to: a row for every rule.
+
+use super::*;
+
+const DISK: Component = Component::Disk;
+
+#[test]
+fn what_every_canary_proved_is_ready_up_to_the_granted_call() {
+    let status = World::good().status();
+    assert_eq!(status.identities.len(), 9);
+    assert_eq!(status.observed_generation, Some(3));
+    for identity in &status.identities {
+        assert_eq!(said(identity), ("True", "AsExpected", Some("granted"), None), "{identity:?}");
+        assert_eq!(identity.message, "");
+        assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
+        let (begin, renewal, end) = stamps(0);
+        assert_eq!(identity.not_before, Some(begin));
+        assert_eq!((identity.renew_after, identity.not_after), (Some(renewal), Some(end)));
+        assert_eq!(identity.cannot_renew_after, Some(end));
+        assert_eq!(identity.since, Some(noon()));
+    }
+}
+
+#[test]
+fn one_broken_identity_leaves_the_other_eight_as_they_are() {
+    for broken in Component::ALL {
+        let mut world = World::good();
+        world.fail(broken, Hop::EntraToken, "AADSTS700027");
+        for identity in world.status().identities {
+            let expected = if identity.component == broken.name() { "False" } else { "True" };
+            assert_eq!(identity.ready, expected, "{broken}: {}", identity.component);
+        }
+    }
+}
+
+#[test]
+fn a_canary_names_the_hop_the_code_and_the_next_step() {
+    let mut world = World::good();
+    world.fail(DISK, Hop::EntraToken, "AADSTS700027");
+    let identity = world.identity(DISK);
+    let expected = ("False", "AADSTS700027", Some("credential"), Some("entra-token"));
+    assert_eq!(said(&identity), expected);
+    assert_eq!(
+        identity.message,
+        "pod `azure-disk-csi-driver-controller`: what came back; next: do this"
+    );
+    assert_eq!(identity.since, Some(at("2026-06-01T11:00:00Z")));
+}
+
+#[test]
+fn what_only_somebody_can_mend_breaks_the_identity_though_its_credential_still_serves() {
+    for code in
+        OutcomeCode::ALL.iter().filter(|it| it.healing() == lanyard_vocabulary::Healing::Never)
+    {
+        let mut world = World::good();
+        world.outcome(DISK, *code);
+        let identity = world.identity(DISK);
+        let before = crate::told::hop_before(code.hop()).map(Hop::name);
+        assert_eq!(said(&identity), ("False", code.name(), before, Some(code.hop().name())));
+        assert!(identity.message.contains("the mounted credential still serves"), "{code}");
+        assert!(identity.message.ends_with(&format!("next: {}", code.hint())), "{code}");
+        assert_eq!(identity.since, Some(at("2026-06-01T10:00:00Z")));
+    }
+}
+
+#[test]
+fn what_may_heal_by_itself_is_named_and_breaks_nothing_while_the_canary_is_served() {
+    for code in
+        OutcomeCode::ALL.iter().filter(|it| it.healing() != lanyard_vocabulary::Healing::Never)
+    {
+        let mut world = World::good();
+        world.outcome(DISK, *code);
+        let identity = world.identity(DISK);
+        let expected = ("True", code.name(), Some("granted"), Some(code.hop().name()));
+        assert_eq!(said(&identity), expected);
+        assert!(identity.message.contains(&format!("what came of {code}")), "{code}");
+    }
+}
+
+#[test]
+fn a_code_of_a_later_version_is_shown_and_judged_by_the_canary() {
+    let mut world = World::good();
+    world.facts_of(DISK).outcome = Some("NewTrouble".to_owned());
+    world.facts_of(DISK).last_good_hop = Some("vault-read".to_owned());
+    let expected = ("True", "NewTrouble", Some("granted"), Some("decode"));
+    assert_eq!(said(&world.identity(DISK)), expected);
+    world.facts_of(DISK).outcome = Some("no reason at all".to_owned());
+    assert_eq!(world.identity(DISK).reason, "IdentityBroken");
+}
+
+#[test]
+fn a_loaded_credential_that_ended_is_broken_whatever_the_canary_still_does_with_its_tokens() {
+    let end = stamps(0).2;
+    let mut world = World::good();
+    world.now = end;
+    let identity = world.identity(DISK);
+    let expected = ("False", "CredentialExpired", Some("file"), Some("credential"));
+    assert_eq!(said(&identity), expected);
+    assert_eq!(identity.since, Some(end));
+    assert!(identity.message.contains("no newer one came"), "{}", identity.message);
+
+    world.outcome(DISK, OutcomeCode::VaultThrottled);
+    let expected = ("False", "VaultThrottled", Some("imds-token"), Some("vault-read"));
+    assert_eq!(said(&world.identity(DISK)), expected);
+
+    let mut world = World::good();
+    world.now = end;
+    world.facts_of(DISK).objects[0].not_after = Some(end + 1.hour());
+    let message = world.identity(DISK).message;
+    assert!(message.contains("a newer one is mounted and not loaded; next: restart"), "{message}");
+}
+
+#[test]
+fn without_a_canary_the_node_alone_can_say_that_the_credential_ended() {
+    let mut world = World::good();
+    world.now = stamps(0).2;
+    world.pod_of(DISK).canary = Facts::Absent;
+    assert_eq!(world.identity(DISK).reason, "CredentialExpired");
+}
+
+#[test]
+fn what_nobody_proved_is_unknown_and_says_what_is_missing() {
+    let mut world = World::good();
+    world.pod_of(DISK).canary = Facts::Absent;
+    let identity = world.identity(DISK);
+    assert_eq!(said(&identity), ("Unknown", "NotProven", Some("file"), None));
+    assert_eq!(
+        identity.message,
+        "pod `azure-disk-csi-driver-controller`: the file is mounted, and no canary runs in it"
+    );
+    assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
+    assert_eq!(identity.not_after, Some(stamps(0).2));
+
+    world.volume_of(DISK).facts = Facts::Absent;
+    let identity = world.identity(DISK);
+    assert!(identity.message.ends_with("tells no more than the mounted version"));
+    assert_eq!((identity.loaded_version.as_deref(), identity.not_after), (Some("v1"), None));
+
+    world.pod_of(DISK).canary = Facts::Unreadable;
+    assert!(world.identity(DISK).message.contains("the facts of its canary cannot be read"));
+    world.pod_of(DISK).canary = Facts::Told(canary(Component::File));
+    assert!(world.identity(DISK).message.contains("its canary proves `file`"));
+
+    world.pod_of(DISK).canary = Facts::Absent;
+    world.volumes.retain(|volume| volume.class != DISK.facts().secret_provider_class);
+    let expected = ("Unknown", "NotReported", Some("spc"), None);
+    assert_eq!(said(&world.identity(DISK)), expected);
+}
+
+#[test]
+fn an_upstream_driver_takes_nothing_away_from_what_a_canary_proved() {
+    let mut world = World::good();
+    world.volume_of(DISK).facts = Facts::Absent;
+    let identity = world.identity(DISK);
+    assert_eq!(said(&identity), ("True", "AsExpected", Some("granted"), None));
+    assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
+    assert_eq!(identity.not_after, Some(stamps(0).2));
+    world.volumes.clear();
+    let identity = world.identity(DISK);
+    assert_eq!((identity.ready.as_str(), identity.loaded_version), ("True", None));
+}
+
+#[test]
+fn a_canary_that_is_not_through_proves_nothing_yet() {
+    let mut world = World::good();
+    for (hop, ready) in
+        [(None, "Unknown"), (Some("entra-token"), "Unknown"), (Some("refused"), "True")]
+    {
+        world.canary_of(DISK).last_good_hop = hop.map(str::to_owned);
+        assert_eq!(world.identity(DISK).ready, ready, "{hop:?}");
+    }
+    world.canary_of(DISK).last_good_hop = Some("entra-token".to_owned());
+    let mut observed = world.observed();
+    observed.proves = Hop::EntraToken;
+    assert!(identities_status(&observed).identities.iter().all(|it| it.ready == "True"));
+}
+
+#[test]
+fn a_pod_that_is_gone_or_not_ready_counts_for_nothing() {
+    let breaks: [fn(&mut ObservedPod); 3] =
+        [|pod| pod.is_ready = false, |pod| pod.is_deleting = true, |pod| pod.classes.clear()];
+    for change in breaks {
+        let mut world = World::good();
+        change(world.pod_of(DISK));
+        let identity = world.identity(DISK);
+        assert_eq!(said(&identity), ("Unknown", "NotReported", Some("spc"), None));
+        assert_eq!((identity.loaded_version, identity.not_after), (None, None));
+    }
+}
+
+#[test]
+fn a_pod_that_is_not_ready_is_named_with_what_its_volume_says() {
+    let mut world = World::good();
+    world.pod_of(DISK).is_ready = false;
+    world.pod_of(DISK).canary = Facts::Absent;
+    let message = world.identity(DISK).message;
+    assert!(message.ends_with("is not ready; its events say why"), "{message}");
+    world.outcome(DISK, OutcomeCode::VaultForbidden);
+    let message = world.identity(DISK).message;
+    assert_eq!(
+        message,
+        "pod `azure-disk-csi-driver-controller` of `azure-disk-csi-driver-controller` is not ready: VaultForbidden: what came of VaultForbidden"
+    );
+}
+
+#[test]
+fn a_volume_of_an_earlier_pod_of_the_same_name_is_not_its_volume() {
+    let mut world = World::good();
+    world.volume_of(DISK).pod_uid = Some("another".to_owned());
+    assert_eq!(world.identity(DISK).loaded_version, None);
+    world.volume_of(DISK).pod_uid = None;
+    assert_eq!(world.identity(DISK).loaded_version.as_deref(), Some("v1"));
+}
+
+#[test]
+fn stamps_of_another_version_are_not_those_of_the_mounted_one() {
+    let mut world = World::good();
+    world.pod_of(DISK).canary = Facts::Absent;
+    world.facts_of(DISK).objects[0].version = "v0".to_owned();
+    let identity = world.identity(DISK);
+    assert_eq!((identity.loaded_version.as_deref(), identity.not_after), (Some("v1"), None));
+    world.volume_of(DISK).objects[0].0 = "secret/other".to_owned();
+    assert_eq!(world.identity(DISK).loaded_version, None);
+}
+
+#[test]
+fn of_two_pods_in_a_rollout_the_worst_speaks_and_the_oldest_credential_shows() {
+    let consumer = &DISK.consumers()[0];
+    let mut world = World::good();
+    world.run(DISK, consumer, "new");
+    let class = DISK.facts().secret_provider_class;
+    let id = world.volume_of(DISK).objects[0].0.clone();
+    *world.volume_in(DISK, "new") = volume("new", class, &id, "v2", stamps(10));
+    told(&mut world.pod("new").canary).credential = None;
+    let identity = world.identity(DISK);
+    assert_eq!((identity.ready.as_str(), identity.loaded_version.as_deref()), ("True", Some("v1")));
+    assert_eq!(identity.not_after, Some(stamps(0).2));
+
+    world.pod("new").canary = Facts::Absent;
+    assert_eq!(world.identity(DISK).ready, "Unknown");
+    world.fail(DISK, Hop::Granted, "AuthorizationFailed");
+    assert_eq!(world.identity(DISK).reason, "AuthorizationFailed");
+    told(&mut world.volume_in(DISK, "new").facts).outcome = Some("VaultForbidden".to_owned());
+    let identity = world.identity(DISK);
+    assert_eq!(identity.failed_hop.as_deref(), Some("vault-read"), "the first broken hop");
+    assert!(identity.message.starts_with("pod `new`"), "{}", identity.message);
+
+    world.pod_of(DISK).is_deleting = true;
+    assert_eq!(world.identity(DISK).loaded_version.as_deref(), Some("v2"));
+}
+
+#[test]
+fn a_silent_pod_is_waited_for_before_it_makes_an_identity_unknown() {
+    let mut world = World::good();
+    world.run(DISK, &DISK.consumers()[0], "new");
+    world.pod("new").canary = Facts::Absent;
+    world.pod("new").started = Some(noon() - 119.seconds());
+    assert_eq!(world.identity(DISK).ready, "True");
+    let observed = world.observed();
+    let next = next_look(&observed, &world.status());
+    assert_eq!(next, Some(noon() + 1.second()));
+    world.now += 1.second();
+    assert_eq!(world.identity(DISK).ready, "Unknown");
+
+    world.pod("new").started = Some(world.now);
+    world.fail(DISK, Hop::Granted, "AuthorizationFailed");
+    assert_eq!(world.identity(DISK).ready, "False");
+}
+
+#[test]
+fn a_canary_in_a_crash_loop_counts_once_it_has_run_for_a_while() {
+    let mut world = World::good();
+    let pod = world.pod_of(DISK);
+    (pod.restarts, pod.started) = (3, Some(noon() - 1.second()));
+    let identity = world.identity(DISK);
+    assert_eq!((identity.ready.as_str(), identity.reason.as_str()), ("Unknown", "NotReported"));
+    world.pod_of(DISK).restarts = 2;
+    assert_eq!(world.identity(DISK).ready, "True");
+    world.pod_of(DISK).restarts = 30;
+    world.now += 2.minutes();
+    assert_eq!(world.identity(DISK).ready, "True");
+}
+
+#[test]
+fn a_class_that_is_gone_breaks_those_who_mount_it_and_is_only_missing_before() {
+    let mut world = World::good();
+    world.classes.as_mut().unwrap().remove(DISK.facts().secret_provider_class);
+    let expected = ("False", "SecretProviderClassNotFound", Some("hostedcluster"), Some("spc"));
+    assert_eq!(said(&world.identity(DISK)), expected);
+    world.pods.retain(|pod| pod.name != DISK.consumers()[0].deployment);
+    let expected = ("Unknown", "SecretProviderClassNotFound", Some("hostedcluster"), Some("spc"));
+    assert_eq!(said(&world.identity(DISK)), expected);
+}
+
+#[test]
+fn classes_that_cannot_be_read_take_nothing_away_from_what_pods_tell() {
+    let mut world = World::good();
+    world.classes = None;
+    assert_eq!(world.identity(DISK).ready, "True");
+    world.pods.clear();
+    assert_eq!(
+        said(&world.identity(DISK)),
+        ("Unknown", "NotReported", Some("hostedcluster"), None)
+    );
+}
+
+#[test]
+fn both_consumers_of_kms_have_to_be_well_and_the_second_vouches_for_its_file() {
+    let kms = Component::Kms;
+    let mut world = World::good();
+    assert_eq!(said(&world.identity(kms)), ("True", "AsExpected", Some("granted"), None));
+
+    world.volumes.retain(|it| {
+        it.class != kms.facts().secret_provider_class || it.pod != "control-plane-operator"
+    });
+    let identity = world.identity(kms);
+    assert_eq!((identity.ready.as_str(), identity.reason.as_str()), ("Unknown", "NotReported"));
+    assert!(identity.message.starts_with("pod `control-plane-operator`"), "{}", identity.message);
+
+    let mut world = World::good();
+    told(&mut world.volume_in(kms, "control-plane-operator").facts).outcome =
+        Some("ObjectDisabled".to_owned());
+    assert_eq!(world.identity(kms).reason, "ObjectDisabled");
+    assert_eq!(world.identity(Component::ControlPlaneOperator).ready, "True");
+
+    let mut world = World::good();
+    world.fail(Component::ControlPlaneOperator, Hop::EntraToken, "AADSTS7000215");
+    assert_eq!(world.identity(kms).ready, "True");
+
+    let mut world = World::good();
+    world.pod("kube-apiserver").is_ready = false;
+    let identity = world.identity(kms);
+    assert_eq!(identity.ready, "Unknown");
+    assert!(identity.message.contains("`kube-apiserver` is not ready"), "{}", identity.message);
+}
+
+#[test]
+fn the_client_id_is_that_of_the_cluster_or_else_of_the_loaded_credential() {
+    let mut world = World::good();
+    let named = world.cluster.identities[&DISK].client_id.unwrap().to_string();
+    assert_eq!(world.identity(DISK).client_id, Some(named));
+    world.cluster.identities.get_mut(&DISK).unwrap().client_id = None;
+    assert_eq!(world.identity(DISK).client_id.as_deref(), Some("loaded"));
+}
+
+#[test]
+fn times_stay_until_ready_changes() {
+    let world = World::good().settled().later(10);
+    assert_eq!(world.identity(DISK).since, Some(noon()));
+    let mut world = world.settled();
+    world.outcome(DISK, OutcomeCode::VaultUnavailable);
+    assert_eq!(world.identity(DISK).since, Some(noon()), "it still works");
+    world.pod_of(DISK).canary = Facts::Absent;
+    assert_eq!(world.identity(DISK).since, Some(noon() + 10.minutes()));
+    world.fail_later(DISK);
+    assert_eq!(world.identity(DISK).since, Some(noon() + 10.minutes()), "not in the future");
+}
+
+impl World {
+    fn fail_later(&mut self, component: Component) {
+        self.pod_of(component).canary = Facts::Told(canary(component));
+        self.fail(component, Hop::Granted, "AuthorizationFailed");
+        let since = self.now + 1.hour();
+        self.canary_of(component).failure.as_mut().unwrap().since = since;
+    }
+}
+
+#[test]
+fn what_others_wrote_is_shown_in_one_short_line() {
+    let mut world = World::good();
+    world.fail(DISK, Hop::Granted, "two words");
+    let failure = world.canary_of(DISK).failure.as_mut().unwrap();
+    failure.message = format!("line\n\u{1b}[31mline {}", "x".repeat(9_000));
+    failure.hop = "no hop".to_owned();
+    let identity = world.identity(DISK);
+    assert_eq!(identity.reason, "IdentityBroken");
+    assert_eq!(identity.failed_hop.as_deref(), Some("granted"), "the hop after the last good one");
+    assert_eq!(identity.message.chars().count(), 1_000);
+    assert!(!identity.message.chars().any(char::is_control));
+}
+
+#[test]
+fn of_a_cluster_that_cannot_be_used_what_runs_is_told_on() {
+    let world = World::good().settled();
+    let mut problems = Problems::default();
+    problems.error("spec.infraID", "infraID is required");
+    let mut observed = world.observed();
+    observed.cluster = ClusterState::Invalid(&problems);
+    let status = identities_status(&observed);
+    assert_eq!(status.identities.len(), 9);
+    assert!(status.identities.iter().all(|it| it.ready == "True"));
+    let all = &status.conditions[0];
+    assert_eq!((all.status.as_str(), all.reason.as_str()), ("False", "InvalidHostedCluster"));
+    assert!(all.message.contains("spec.infraID: infraID is required"), "{}", all.message);
+
+    observed.previous = None;
+    observed.classes = Classes::Unknown;
+    assert_eq!(identities_status(&observed).identities, []);
+}

@@ -1,0 +1,141 @@
+//! What is news in a status: one event each.
+
+use lanyard_api::hosted_cluster_identities::{IdentitiesStatus, IdentityStatus};
+
+use super::conditions::{CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_KMS_CONFIG, VALID_NETWORK};
+use super::{AS_EXPECTED, FALSE, TRUE, UNKNOWN};
+use crate::told::{one_line, reason};
+
+/// Something that changed, as an event tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transition {
+    /// Its type.
+    pub event_type: EventType,
+    /// Its reason, a word.
+    pub reason: String,
+    /// Its message, of at most 1024 characters, as the API takes it.
+    pub message: String,
+}
+
+/// The types of events that Kubernetes knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventType {
+    /// All is well, or well again.
+    Normal,
+    /// Somebody should look.
+    Warning,
+}
+
+impl EventType {
+    /// The word of the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// What is news, in the order of the status. Nothing where both are equal; and nothing but what is
+/// known at once where there was no status before.
+///
+/// The condition that sums up the identities brings no event of its own: each of them does.
+pub fn transitions(previous: Option<&IdentitiesStatus>, now: &IdentitiesStatus) -> Vec<Transition> {
+    let identities = now.identities.iter().filter_map(|identity| {
+        let mut known = previous.into_iter().flat_map(|status| &status.identities);
+        of_identity(known.find(|it| it.component == identity.component), identity)
+    });
+    let conditions = EVENTFUL.into_iter().filter_map(|kind| {
+        let find = |status: &IdentitiesStatus| {
+            let condition = status.conditions.iter().find(|it| it.type_ == kind)?;
+            Some((condition.status.clone(), condition.reason.clone(), condition.message.clone()))
+        };
+        of_condition(kind, previous.and_then(find), find(now)?)
+    });
+    identities.chain(conditions).collect()
+}
+
+fn of_identity(previous: Option<&IdentityStatus>, now: &IdentityStatus) -> Option<Transition> {
+    let component = &now.component;
+    let was = previous.map_or((UNKNOWN, ""), |it| (it.ready.as_str(), it.reason.as_str()));
+    let is = (now.ready.as_str(), now.reason.as_str());
+    if was == is || (previous.is_none() && now.ready == UNKNOWN) {
+        return rotated(previous?, now);
+    }
+    match is {
+        (TRUE, AS_EXPECTED) => {
+            let until = now.not_after.map(|end| format!(" until {end}")).unwrap_or_default();
+            let message = format!("identity `{component}` works; its credential is valid{until}");
+            Some(Transition::normal("IdentityReady", message))
+        }
+        (TRUE, code) => {
+            let message = format!("identity `{component}` works, but: {}", now.message);
+            Some(Transition::warning(code, &message))
+        }
+        (UNKNOWN, word) => {
+            // Knowing less than before is news to somebody; not yet knowing more is none.
+            if was.0 == UNKNOWN {
+                return None;
+            }
+            let message =
+                format!("nobody tells any more how identity `{component}` is: {}", now.message);
+            Some(Transition::warning(word, &message))
+        }
+        (_, code) => {
+            let hop = now.failed_hop.as_deref().unwrap_or("an unknown hop");
+            let message = format!("identity `{component}` is broken at `{hop}`: {}", now.message);
+            Some(Transition::warning(code, &message))
+        }
+    }
+}
+
+fn rotated(previous: &IdentityStatus, now: &IdentityStatus) -> Option<Transition> {
+    let (was, is) = (previous.loaded_version.as_ref()?, now.loaded_version.as_ref()?);
+    if was == is {
+        return None;
+    }
+    let until = now.not_after.map(|end| format!(", valid until {end}")).unwrap_or_default();
+    let component = &now.component;
+    let message = format!("identity `{component}`: version {is} is mounted in every pod{until}");
+    Some(Transition::normal("CredentialRotated", message))
+}
+
+/// Status, reason and message of a condition.
+type Told = (String, String, String);
+
+fn of_condition(kind: &str, previous: Option<Told>, now: Told) -> Option<Transition> {
+    let (status, code, message) = now;
+    let was = previous.as_ref().map_or(UNKNOWN, |(status, ..)| status.as_str());
+    let same_reason = previous.as_ref().is_some_and(|(_, code_before, _)| *code_before == code);
+    match (was, status.as_str()) {
+        (was, FALSE) if was != FALSE || !same_reason => {
+            Some(Transition::warning(&code, &format!("{kind}: {message}")))
+        }
+        (FALSE, TRUE) => Some(Transition::normal(kind, format!("{kind} again: {message}"))),
+        (FALSE, UNKNOWN) => {
+            Some(Transition::warning(&code, &format!("{kind} is not known any more: {message}")))
+        }
+        _ => None,
+    }
+}
+
+impl Transition {
+    fn normal(word: &str, message: impl AsRef<str>) -> Self {
+        Self::new(EventType::Normal, word, message.as_ref())
+    }
+
+    fn warning(word: &str, message: &str) -> Self {
+        Self::new(EventType::Warning, word, message)
+    }
+
+    fn new(event_type: EventType, word: &str, message: &str) -> Self {
+        let reason = reason(word, "IdentityChanged");
+        Self { event_type, reason, message: one_line(message, MOST_MESSAGE) }
+    }
+}
+
+const EVENTFUL: [&str; 4] =
+    [VALID_KMS_CONFIG, VALID_NETWORK, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP];
+
+/// Source: `note` of `events.k8s.io/v1`.
+const MOST_MESSAGE: usize = 1_000;
