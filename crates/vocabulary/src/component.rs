@@ -112,6 +112,8 @@ pub enum Told {
     CloudConfig {
         /// The Secret; its key is `cloud.conf`.
         secret: &'static str,
+        /// Where the consumer finds it.
+        mount: ConfigMount,
     },
     /// An environment variable with the full path.
     Environment {
@@ -135,9 +137,29 @@ pub enum Told {
     StorageOperator {
         /// The Secret with the cloud configuration.
         secret: &'static str,
+        /// Where the consumer finds it.
+        mount: ConfigMount,
         /// The storage operator's variable with the class.
         class_name: &'static str,
     },
+}
+
+/// Where a consumer finds its cloud configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConfigMount {
+    /// The name of the volume in the pod.
+    pub volume: &'static str,
+    /// Where the volume is mounted.
+    pub directory: &'static str,
+    /// The name of the file.
+    pub file: &'static str,
+}
+
+impl ConfigMount {
+    /// The path of the file.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.directory, self.file)
+    }
 }
 
 /// A reader of a credential document that comes by another way than a component's CSI volume.
@@ -160,6 +182,8 @@ pub const OTHER_READERS: &[OtherReader] = &[OtherReader {
 }];
 
 const CERTS: &str = "/mnt/certs";
+const STORAGE_CONFIG: ConfigMount =
+    ConfigMount { volume: "cloud-config", directory: "/etc/kubernetes", file: "cloud.conf" };
 const FULL_PATH: &str = "MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH";
 
 use Scope::{
@@ -182,7 +206,14 @@ const CLOUD_PROVIDER: ComponentFacts = ComponentFacts {
         container: "cloud-controller-manager",
         volume: "cloud-provider-cert",
         mount_path: CERTS,
-        told: Told::CloudConfig { secret: "azure-cloud-config" },
+        told: Told::CloudConfig {
+            secret: "azure-cloud-config",
+            mount: ConfigMount {
+                volume: "cloud-config",
+                directory: "/etc/cloud",
+                file: "cloud.conf",
+            },
+        },
     }],
 };
 
@@ -309,6 +340,7 @@ const DISK: ComponentFacts = ComponentFacts {
         mount_path: CERTS,
         told: Told::StorageOperator {
             secret: "azure-disk-csi-config",
+            mount: STORAGE_CONFIG,
             class_name: "ARO_HCP_SECRET_PROVIDER_CLASS_FOR_DISK",
         },
     }],
@@ -332,6 +364,7 @@ const FILE: ComponentFacts = ComponentFacts {
         mount_path: CERTS,
         told: Told::StorageOperator {
             secret: "azure-file-csi-config",
+            mount: STORAGE_CONFIG,
             class_name: "ARO_HCP_SECRET_PROVIDER_CLASS_FOR_FILE",
         },
     }],
@@ -354,7 +387,14 @@ const KMS: ComponentFacts = ComponentFacts {
             container: "azure-kms-provider-active",
             volume: "kms-cert",
             mount_path: CERTS,
-            told: Told::CloudConfig { secret: "azure-kms-config" },
+            told: Told::CloudConfig {
+                secret: "azure-kms-config",
+                mount: ConfigMount {
+                    volume: "azure-kms-credentials",
+                    directory: "/etc/kubernetes",
+                    file: "azure.json",
+                },
+            },
         },
         Consumer {
             deployment: "control-plane-operator",

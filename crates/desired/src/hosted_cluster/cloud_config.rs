@@ -117,10 +117,10 @@ pub(super) fn cloud_config_secrets(cluster: &ValidatedHostedCluster, names: &Nam
         for consumer in component.consumers() {
             let path = format!("{}/{}", consumer.mount_path, identity.secret_name);
             let (name, text) = match consumer.told {
-                Told::CloudConfig { secret } if KMS_LAYOUT.contains(&secret) => {
+                Told::CloudConfig { secret, .. } if KMS_LAYOUT.contains(&secret) => {
                     (secret, kms_config(cluster, &path))
                 }
-                Told::CloudConfig { secret } => {
+                Told::CloudConfig { secret, .. } => {
                     (secret, provider_config(cluster, Reader::ControllerManager, &path))
                 }
                 Told::StorageOperator { secret, .. } => {

@@ -103,7 +103,7 @@ impl Desired {
                 let identity = self.cluster_identity.as_ref()?;
                 Some(identity.spec.user_assigned_identity_credentials_path.clone())
             }
-            Told::CloudConfig { secret } | Told::StorageOperator { secret, .. } => {
+            Told::CloudConfig { secret, .. } | Told::StorageOperator { secret, .. } => {
                 self.path_in_cloud_config(secret)
             }
             Told::Environment { name } | Told::Rendered { name, .. } => wiring.variable(name),
