@@ -169,12 +169,14 @@ const READER: &str = "/spec/parameters/userAssignedIdentityID";
 /// write for ever in turn. The operator of HostedClusters is configured with the reader and hands it
 /// on to the other, so its value stands and the other one's is a copy, perhaps an old one.
 fn following(desired: &DesiredObject, live: &Value) -> Option<DesiredObject> {
-    let live = live.pointer(READER).filter(|_| desired.follows_reader)?;
-    if desired.value.pointer(READER) == Some(live) {
+    // A class without a reader means the same as one with an empty one.
+    let reader = live.pointer(READER).and_then(Value::as_str).unwrap_or_default();
+    let own = desired.value.pointer(READER).filter(|_| desired.follows_reader)?;
+    if own == reader {
         return None;
     }
     let mut followed = desired.clone();
-    *followed.value.pointer_mut(READER)? = live.clone();
+    *followed.value.pointer_mut(READER)? = Value::from(reader);
     if followed.value.pointer("/metadata/annotations")?.get(DESIRED_STATE_HASH).is_some() {
         stamp(&mut followed.value);
     }

@@ -1,12 +1,16 @@
 //! The example cluster, whole or changed, for tests.
 
 use lanyard_api::HostedCluster;
-use serde_json::Value;
+use lanyard_vocabulary::Component;
+use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::hosted_cluster::desired::{Desired, desired};
 use crate::hosted_cluster::names::Names;
 use crate::hosted_cluster::validate::validate;
+use crate::objects::{DesiredObject, Inputs, Mode, Owner, VolumeRefresh, desired_objects};
+use crate::templates::WorkloadTemplates;
 
 pub(crate) const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
 pub(crate) const AZURE: &str = "/spec/platform/azure";
@@ -53,4 +57,62 @@ pub(crate) fn names() -> Names {
 
 pub(crate) fn desired_of(wire: &HostedCluster) -> Desired {
     desired(&valid(wire), &names())
+}
+
+pub(crate) const OWNER_UID: &str = "1f0c6a8e-52d7-4b39-9a41-e8d03c7b5f26";
+
+/// What the objects of a cluster with a control plane need to know.
+pub(crate) fn inputs<'a>(wire: &'a HostedCluster, templates: &'a WorkloadTemplates) -> Inputs<'a> {
+    Inputs {
+        wire,
+        mode: Mode::All,
+        owner: Owner::Known(OWNER_UID.to_owned()),
+        vault_reader: names().vault_reader,
+        templates,
+        refresh: VolumeRefresh::Polled,
+        private_router: None,
+    }
+}
+
+pub(crate) fn objects_of(wire: &HostedCluster) -> Vec<DesiredObject> {
+    desired_objects(&valid(wire), &inputs(wire, &WorkloadTemplates::default()))
+}
+
+/// Changes that make every kind of cluster that is ours: names, encodings, vault, cloud, and which
+/// components run.
+pub(crate) fn any_changes() -> impl Strategy<Value = Vec<(String, Value)>> {
+    let encodings = prop::collection::vec(prop::sample::select(vec!["utf-8", "hex", "base64"]), 9);
+    let clouds =
+        vec!["AzurePublicCloud", "AzureUSGovernmentCloud", "AzureChinaCloud", "AzureGermanCloud"];
+    let switches = any::<[bool; 6]>();
+    ("[a-zA-Z0-9-]{1,60}", encodings, "[a-z][a-z0-9]{2,20}", prop::sample::select(clouds), switches)
+        .prop_map(|(stem, encodings, vault, cloud, switches)| {
+            let [kms, registry, ingress, backup, private, hsm] = switches;
+            let mut changes = vec![
+                (format!("{CONTROL_PLANE}/managedIdentitiesKeyVault/name"), json!(vault)),
+                (format!("{AZURE}/cloud"), json!(cloud)),
+            ];
+            for (component, encoding) in Component::ALL.into_iter().zip(encodings) {
+                let parent = if component == Component::Kms { KMS } else { CONTROL_PLANE };
+                let name = format!("{stem}-{component}");
+                changes.push((format!("{parent}/{component}/credentialsSecretName"), json!(name)));
+                changes.push((format!("{parent}/{component}/objectEncoding"), json!(encoding)));
+            }
+            let off = [(registry, "ImageRegistry"), (ingress, "Ingress")];
+            let off: Vec<_> = off.iter().filter(|(on, _)| !on).map(|(_, name)| *name).collect();
+            changes.push(("/spec/capabilities".to_owned(), json!({"disabled": off})));
+            if backup {
+                let key =
+                    json!({"keyVaultName": "harbour-keys", "keyName": "old", "keyVersion": "1"});
+                changes.push((format!("{KMS}/backupKey"), key));
+            }
+            let access = if private { "Private" } else { "Public" };
+            changes.push((format!("{KMS}/keyVaultAccess"), json!(access)));
+            let kind = if hsm { "ManagedHSM" } else { "KeyVault" };
+            changes.push((format!("{KMS}/keyVaultType"), json!(kind)));
+            if !kms {
+                changes.push(("/spec/secretEncryption".to_owned(), Value::Null));
+            }
+            changes
+        })
 }

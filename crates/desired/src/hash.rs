@@ -116,10 +116,10 @@ pub(crate) fn escape_html(json: &str, text: &mut String) {
     }
 }
 
-/// A value of a ConfigMap or a Secret that a pod mounts.
+/// A value of a `ConfigMap` or a Secret that a pod mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MountedValue<'a> {
-    /// A value of a ConfigMap.
+    /// A value of a `ConfigMap`.
     Text(&'a str),
     /// A value of a Secret.
     Bytes(&'a [u8]),

@@ -28,6 +28,7 @@ pub mod objects;
 pub mod problem;
 pub mod proof;
 pub mod render;
+pub mod roll;
 pub mod status;
 pub mod templates;
 mod told;
@@ -48,3 +49,4 @@ pub use objects::{
 pub use problem::{Problem, Problems, Severity};
 pub use proof::{ProofCall, ProofCalls, desired_proofs};
 pub use render::{RenderedFile, render};
+pub use templates::WorkloadTemplates;

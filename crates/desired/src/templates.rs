@@ -1,12 +1,141 @@
 //! How the components of a control plane run: the images, commands and places of their workloads.
+//!
+//! Without a template a component is a canary: a small pod with the volumes, mounts, variables and
+//! configurations of the component, which keeps proving its identity. A template is a Deployment;
+//! what brings the identity is added to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lanyard_vocabulary::Component;
+use serde_json::{Map, Value};
+
+use crate::problem::Problems;
+
+mod claims;
+mod read;
+#[cfg(test)]
+mod tests;
 
 /// How the components of a control plane run.
+///
+/// ```
+/// use lanyard_desired::templates::WorkloadTemplates;
+///
+/// let templates = WorkloadTemplates::parse("canary: {image: registry.example.com/lanyard:1}")?;
+/// assert_eq!(templates.canary.image, "registry.example.com/lanyard:1");
+/// let problems = WorkloadTemplates::parse("canary: {imag: x, replicas: many}").unwrap_err();
+/// assert_eq!(problems.iter().count(), 2);
+/// # Ok::<(), lanyard_desired::Problems>(())
+/// ```
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct WorkloadTemplates {}
+pub struct WorkloadTemplates {
+    /// How canaries run.
+    pub canary: CanaryTemplate,
+    /// Deployments of the components that are no canaries, by name, checked.
+    deployments: BTreeMap<String, Value>,
+    /// Deployments that somebody else makes.
+    without: BTreeSet<String>,
+    /// The pod security standard of the namespace, where it is not that of the canaries.
+    pod_security: Option<String>,
+}
+
+/// How canaries run.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct CanaryTemplate {
+    /// The image, which holds `lanyard`.
+    pub image: String,
+    /// The command; empty for the entry point of the image.
+    pub command: Vec<String>,
+    /// `Always`, `IfNotPresent` or `Never`; nothing leaves it to the API server.
+    pub image_pull_policy: Option<String>,
+    /// The names of the Secrets with which the image is pulled.
+    pub image_pull_secrets: Vec<String>,
+    /// How often a canary makes its call, such as `60s`.
+    pub interval: String,
+    /// How often it probes beyond the call, such as `10m`.
+    pub probe_interval: String,
+    /// The port of health and metrics. In the network of the node each component has its own:
+    /// this one and its place in the order of the API.
+    pub metrics_port: u16,
+    /// Whether pods are in the network of the node.
+    pub host_network: bool,
+    /// How many pods each component has.
+    pub replicas: u32,
+    /// What a component calls instead of what its role grants by the table, as `GET https://…`; an
+    /// empty text is no call.
+    pub calls: BTreeMap<Component, String>,
+    /// `resources` of the container.
+    pub resources: Value,
+    /// Further variables of the container.
+    pub env: Vec<Value>,
+    /// Further volumes of the pod.
+    pub volumes: Vec<Value>,
+    /// Further mounts of the container.
+    pub volume_mounts: Vec<Value>,
+    /// Labels of the pod.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the pod.
+    pub annotations: BTreeMap<String, String>,
+    /// Where the pod may run, as fields of its spec: node selector, tolerations, affinity, priority
+    /// class.
+    pub placement: Map<String, Value>,
+}
+
+impl Default for CanaryTemplate {
+    /// The image has the version of this program and no registry: whoever deploys says where it is.
+    fn default() -> Self {
+        Self {
+            image: concat!("lanyard:", env!("CARGO_PKG_VERSION")).to_owned(),
+            command: Vec::new(),
+            image_pull_policy: None,
+            image_pull_secrets: Vec::new(),
+            interval: "60s".to_owned(),
+            probe_interval: "10m".to_owned(),
+            metrics_port: 9464,
+            host_network: false,
+            replicas: 1,
+            calls: BTreeMap::new(),
+            resources: serde_json::json!({
+                "requests": {"cpu": "5m", "memory": "24Mi"},
+                "limits": {"memory": "96Mi"},
+            }),
+            env: Vec::new(),
+            volumes: Vec::new(),
+            volume_mounts: Vec::new(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            placement: Map::new(),
+        }
+    }
+}
 
 impl WorkloadTemplates {
+    /// Reads templates out of YAML or JSON.
+    ///
+    /// # Errors
+    /// Every problem: fields that are not known or of another type, deployments that are not of a
+    /// component, containers that are missing, and volumes, mounts and variables that are taken.
+    pub fn parse(text: &str) -> Result<Self, Problems> {
+        read::templates(text)
+    }
+
+    /// The template of a deployment, if it is no canary.
+    pub fn deployment(&self, name: &str) -> Option<&Value> {
+        self.deployments.get(name)
+    }
+
+    /// Whether somebody else makes the deployment.
+    pub fn is_left_out(&self, name: &str) -> bool {
+        self.without.contains(name)
+    }
+
     /// The pod security standard that the workloads keep.
-    pub const fn pod_security(&self) -> &'static str {
-        "restricted"
+    pub fn pod_security(&self) -> &str {
+        match &self.pod_security {
+            Some(standard) => standard,
+            None if self.canary.host_network => "privileged",
+            None => "restricted",
+        }
     }
 }

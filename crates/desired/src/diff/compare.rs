@@ -116,10 +116,7 @@ fn is_amount(path: &FieldPath) -> bool {
             _ => None,
         })
         .collect();
-    match fields.as_slice() {
-        [.., "requests" | "limits", _] | [.., "sizeLimit"] => true,
-        _ => false,
-    }
+    matches!(fields.as_slice(), [.., "requests" | "limits", _] | [.., "sizeLimit"])
 }
 
 /// The fields below `field` that only `live` has, at any depth of objects.
@@ -142,5 +139,36 @@ fn foreign(live: &Value, desired: &Value, path: &FieldPath, found: &mut Vec<Fiel
             None if value.is_null() => {}
             None => found.push(path),
         }
+    }
+}
+
+/// Puts `addition` into `target`, as applying does: objects field by field, keyed lists item by
+/// item, everything else as a whole.
+#[cfg(test)]
+pub(super) fn merge_for_tests(target: &mut Value, addition: &Value) {
+    merge_at(target, addition, &FieldPath::default());
+}
+
+#[cfg(test)]
+fn merge_at(target: &mut Value, addition: &Value, path: &FieldPath) {
+    match (target, addition) {
+        (Value::Object(target), Value::Object(addition)) => {
+            for (name, value) in addition {
+                let slot = target.entry(name).or_insert(Value::Null);
+                merge_at(slot, value, &path.field(name));
+            }
+        }
+        (Value::Array(target), Value::Array(addition)) if keys_of(path, addition).is_some() => {
+            let keys = keys_of(path, addition).unwrap_or_default();
+            for item in addition {
+                let twin =
+                    target.iter_mut().find(|old| keys.iter().all(|key| same_key(old, item, key)));
+                match twin {
+                    Some(twin) => merge_at(twin, item, path),
+                    None => target.push(item.clone()),
+                }
+            }
+        }
+        (target, addition) => *target = addition.clone(),
     }
 }

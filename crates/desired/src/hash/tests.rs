@@ -86,10 +86,10 @@ proptest! {
         let object = class(&one);
         let hash = desired_state_hash(&object);
         let turned: Value = serde_json::from_str(&reversed(&object)).unwrap();
-        prop_assert_eq!(desired_state_hash(&turned), hash.clone());
+        prop_assert_eq!(&desired_state_hash(&turned), &hash);
         let mut live = object;
         live["metadata"]["resourceVersion"] = json!(version);
-        prop_assert_eq!(desired_state_hash(&live), hash.clone());
+        prop_assert_eq!(&desired_state_hash(&live), &hash);
         prop_assert_eq!(desired_state_hash(&class(&other)) == hash, one == other);
     }
 }

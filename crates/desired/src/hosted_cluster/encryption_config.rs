@@ -116,20 +116,24 @@ pub(crate) fn desired_encryption_config(
 
 /// YAML as the reference's encoder writes it: keys sorted, lists not indented.
 fn encryption_config(encryption: &Encryption) -> String {
-    let providers: String = encryption
-        .keys()
-        .map(|(part, key)| {
-            format!(
-                "  - kms:\n      apiVersion: v2\n      endpoint: {}\n      name: {}\n      timeout: 35s\n",
-                part.endpoint(),
-                encryption.provider_name(key)
-            )
-        })
-        .collect();
-    let resources: String = RESOURCES.iter().map(|name| format!("  - {name}\n")).collect();
-    format!(
-        "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- providers:\n{providers}  - identity: {{}}\n  resources:\n{resources}"
-    )
+    let mut lines = vec![
+        "apiVersion: apiserver.config.k8s.io/v1".to_owned(),
+        "kind: EncryptionConfiguration".to_owned(),
+        "resources:".to_owned(),
+        "- providers:".to_owned(),
+    ];
+    for (part, key) in encryption.keys() {
+        lines.extend([
+            "  - kms:".to_owned(),
+            "      apiVersion: v2".to_owned(),
+            format!("      endpoint: {}", part.endpoint()),
+            format!("      name: {}", encryption.provider_name(key)),
+            "      timeout: 35s".to_owned(),
+        ]);
+    }
+    lines.extend(["  - identity: {}".to_owned(), "  resources:".to_owned()]);
+    lines.extend(RESOURCES.iter().map(|name| format!("  - {name}")));
+    lines.join("\n") + "\n"
 }
 
 /// The cluster with its keys in the parts that they play now.

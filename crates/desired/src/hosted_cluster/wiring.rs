@@ -52,6 +52,11 @@ impl Wiring {
         attributes.get(CLASS_ATTRIBUTE).map(String::as_str)
     }
 
+    /// The path of the credential file in the consumer's containers.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.consumer.mount_path, self.secret_name)
+    }
+
     /// The value of a variable.
     pub(super) fn variable(&self, name: &str) -> Option<String> {
         let variable = self.variables.iter().find(|variable| variable.variable.name == name)?;

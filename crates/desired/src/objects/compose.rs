@@ -96,7 +96,8 @@ impl Composition<'_> {
         for map in &desired.config_maps {
             self.add(Writer::ControlPlane, Step::Configuration, to_value(map));
         }
-        for secret in desired.secrets.iter().chain(&desired_encryption_config(cluster, &names)) {
+        let encryption_config = desired_encryption_config(cluster, &names);
+        for secret in desired.secrets.iter().chain(&encryption_config) {
             let name = secret.metadata.name.as_deref().unwrap_or_default();
             let writer = if HOSTED_CLUSTER_SECRETS.contains(&name) {
                 Writer::HostedCluster
@@ -108,7 +109,8 @@ impl Composition<'_> {
         if let Some(identity) = &desired.cluster_identity {
             self.add(Writer::HostedCluster, Step::Configuration, to_value(identity));
         }
-        for (name, mut value) in desired_workloads(cluster, &desired, inputs) {
+        let workloads = desired_workloads(cluster, &desired, encryption_config.as_ref(), inputs);
+        for (name, mut value) in workloads {
             value["metadata"]["ownerReferences"] = owners.clone();
             self.add(deployment_writer(&name), Step::Workload, value);
         }

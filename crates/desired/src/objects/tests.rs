@@ -1,1 +1,180 @@
+use lanyard_vocabulary::Component;
+use serde_json::json;
 
+use super::*;
+use crate::fixture::{
+    AZURE, KMS, OWNER_UID, changed, example, inputs, objects_of, valid, wire as wire_of,
+};
+use crate::hash::DESIRED_STATE_HASH;
+use crate::templates::WorkloadTemplates;
+
+mod golden;
+mod properties;
+
+fn keys(objects: &[DesiredObject]) -> Vec<String> {
+    objects.iter().map(|object| object.key.to_string()).collect()
+}
+
+fn find<'a>(objects: &'a [DesiredObject], kind: OwnedKind, name: &str) -> &'a DesiredObject {
+    objects.iter().find(|object| object.key.kind == kind && object.key.name == name).unwrap()
+}
+
+#[test]
+fn every_object_of_the_example_with_its_writer_and_step() {
+    let objects = objects_of(&changed(&[]));
+    let lines: Vec<_> = objects
+        .iter()
+        .map(|object| format!("{:?} {:?} {}", object.step, object.writer, object.key))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn every_object_leads_back_to_its_cluster_and_belongs_to_its_control_plane() {
+    for object in objects_of(&changed(&[])) {
+        let metadata = &object.value["metadata"];
+        assert_eq!(metadata["labels"][MANAGED_BY_LABEL], MANAGED_BY, "{}", object.key);
+        assert_eq!(metadata["labels"][CLUSTER_LABEL], "harbour");
+        assert_eq!(metadata["annotations"]["hypershift.openshift.io/cluster"], "clusters/harbour");
+        let owned =
+            !matches!(object.key.kind, OwnedKind::Namespace | OwnedKind::HostedControlPlane);
+        assert_eq!(metadata["ownerReferences"].is_array(), owned, "{}", object.key);
+        if owned {
+            let owner = json!([{
+                "apiVersion": "hypershift.openshift.io/v1beta1",
+                "kind": "HostedControlPlane",
+                "name": "harbour",
+                "uid": OWNER_UID,
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }]);
+            assert_eq!(metadata["ownerReferences"], owner, "{}", object.key);
+        }
+        assert!(object.key.kind.facts().writers.contains(&object.writer), "{}", object.key);
+        assert_eq!(object.key.namespace.is_some(), object.key.kind.facts().namespaced);
+        assert_eq!(ObjectKey::of(&object.value), Some(object.key));
+    }
+}
+
+#[test]
+fn only_what_owns_is_desired_until_there_is_an_owner() {
+    let wire = changed(&[]);
+    let templates = WorkloadTemplates::default();
+    let waiting = Inputs { owner: Owner::NotYet, ..inputs(&wire, &templates) };
+    let objects = desired_objects(&valid(&wire), &waiting);
+    assert_eq!(
+        keys(&objects),
+        ["Namespace clusters-harbour", "HostedControlPlane clusters-harbour/harbour"]
+    );
+    let identities = Inputs { mode: Mode::IdentityOnly, ..inputs(&wire, &templates) };
+    assert_eq!(desired_objects(&valid(&wire), &identities), []);
+}
+
+#[test]
+fn the_control_plane_has_the_spec_of_its_cluster_with_what_nobody_here_knows() {
+    let mut example = example();
+    example["spec"]["future"] = json!({"kept": [1, 2]});
+    example["spec"]["platform"]["azure"]["later"] = json!("x");
+    let wire = wire_of(example.clone());
+    let objects = objects_of(&wire);
+    let control_plane = find(&objects, OwnedKind::HostedControlPlane, "harbour");
+    let mut expected = example["spec"].clone();
+    let release = expected.as_object_mut().unwrap().remove("release").unwrap();
+    expected["releaseImage"] = release["image"].clone();
+    assert_eq!(control_plane.value["spec"], expected);
+    let annotations = control_plane.value["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(
+        annotations["hypershift.openshift.io/azure-load-balancer-health-probe-mode"],
+        "shared"
+    );
+    assert!(!annotations.contains_key("azure.microsoft.com/hcp-cluster-azure-resource-id"));
+}
+
+#[test]
+fn the_namespace_has_the_resource_id_and_keeps_the_standard_that_its_pods_keep() {
+    let standard = |annotations: Option<&str>, templates: &str| {
+        let mut example = example();
+        if let Some(standard) = annotations {
+            let key = "hypershift.openshift.io/pod-security-admission-label-override";
+            example["metadata"]["annotations"][key] = json!(standard);
+        }
+        let wire = wire_of(example);
+        let templates = WorkloadTemplates::parse(templates).unwrap();
+        let objects = desired_objects(&valid(&wire), &inputs(&wire, &templates));
+        let namespace = find(&objects, OwnedKind::Namespace, "clusters-harbour").value.clone();
+        let id = &namespace["metadata"]["annotations"]["azure.microsoft.com/hcp-cluster-azure-resource-id"];
+        assert!(id.as_str().unwrap().ends_with("/hcpOpenShiftClusters/harbour"));
+        namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"].clone()
+    };
+    assert_eq!(standard(None, ""), "restricted");
+    assert_eq!(standard(None, "canary: {hostNetwork: true}"), "privileged");
+    assert_eq!(standard(None, "podSecurity: baseline"), "baseline");
+    assert_eq!(standard(Some("privileged"), ""), "privileged");
+}
+
+#[test]
+fn a_class_is_written_by_whoever_mounts_it() {
+    for component in Component::ALL {
+        let expected: &[Writer] = match component {
+            Component::Kms => &Writer::ALL,
+            Component::ControlPlaneOperator | Component::NodePoolManagement => {
+                &[Writer::HostedCluster]
+            }
+            _ => &[Writer::ControlPlane],
+        };
+        assert_eq!(compose::class_writers(component), expected, "{component}");
+    }
+}
+
+#[test]
+fn both_writers_of_the_keys_class_say_the_same_and_one_marks_its_state() {
+    let objects = objects_of(&changed(&[]));
+    let classes: Vec<_> =
+        objects.iter().filter(|object| object.key.name == "managed-azure-kms").collect();
+    let [one, other] = classes.as_slice() else { panic!("{} classes", classes.len()) };
+    assert_eq!((one.writer, other.writer), (Writer::HostedCluster, Writer::ControlPlane));
+    let mut marked = other.value.clone();
+    let annotations = marked["metadata"]["annotations"].as_object_mut().unwrap();
+    assert!(annotations.remove(DESIRED_STATE_HASH).is_some());
+    assert_eq!(one.value, marked);
+    assert!(other.follows_reader && !one.follows_reader);
+}
+
+#[test]
+fn a_label_is_the_name_or_the_start_of_a_long_one() {
+    assert_eq!(cluster_label("harbour"), "harbour");
+    assert_eq!(cluster_label(&"a".repeat(63)), "a".repeat(63));
+    let long = cluster_label(&format!("{}.{}", "a".repeat(53), "b".repeat(60)));
+    assert_eq!(long.len(), 53 + 9);
+    assert_ne!(long, cluster_label(&format!("{}.{}", "a".repeat(53), "b".repeat(61))));
+}
+
+#[test]
+fn a_private_vault_is_reached_through_the_router_where_there_is_one() {
+    let wire = changed(&[(format!("{KMS}/keyVaultAccess"), json!("Private"))]);
+    let templates = WorkloadTemplates::default();
+    let aliases = |router: Option<&str>| {
+        let private_router = router.map(|text| text.parse().unwrap());
+        let inputs = Inputs { private_router, ..inputs(&wire, &templates) };
+        let objects = desired_objects(&valid(&wire), &inputs);
+        let pod =
+            &find(&objects, OwnedKind::Deployment, "kube-apiserver").value["spec"]["template"];
+        pod["spec"]["hostAliases"].clone()
+    };
+    assert_eq!(aliases(None), Value::Null);
+    let expected = json!([{"ip": "172.30.0.100", "hostnames": ["harbour-keys.vault.azure.net"]}]);
+    assert_eq!(aliases(Some("172.30.0.100")), expected);
+}
+
+#[test]
+fn a_cloud_without_endpoints_has_canaries_without_calls() {
+    let wire = changed(&[(format!("{AZURE}/cloud"), json!("AzureStackCloud"))]);
+    let objects = objects_of(&wire);
+    let deployment =
+        &find(&objects, OwnedKind::Deployment, "azure-disk-csi-driver-controller").value;
+    let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    let arguments: Vec<_> =
+        arguments.as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(arguments.contains(&"--cloud=AzureStackCloud"));
+    assert!(!arguments.iter().any(|argument| argument.starts_with("--call")));
+}

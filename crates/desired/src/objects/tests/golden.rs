@@ -1,0 +1,210 @@
+//! The rendering of the reference's fixture of managed Azure.
+//!
+//! The fixture has no encodings, and no tenant, subscription, group, region and infrastructure id:
+//! no API server would take it. It is rendered here with stand-ins, which are then taken out of the
+//! texts, so that nothing of the product has a way around its own checks.
+
+use std::collections::BTreeMap;
+
+use lanyard_api::HostedCluster;
+use lanyard_vocabulary::{Cloud, Component, ObjectEncoding};
+use serde_json::{Value, json};
+
+use super::super::*;
+use crate::hash::{DESIRED_STATE_HASH, MountedValue, config_hash, desired_state_hash};
+use crate::hosted_cluster::{
+    AzurePlacement, ClusterTenant, ControlPlaneIdentity, DataPlaneIdentities, Encryption,
+    EncryptionKey, HealthProbe, IdentityVault, ValidatedHostedCluster, VaultTenant,
+};
+use crate::templates::WorkloadTemplates;
+
+const STAND_IN: &str = "stand-in";
+
+fn fixture() -> ValidatedHostedCluster {
+    let network = "/subscriptions/mySubscriptionID/resourceGroups/myResourceGroupName/providers/Microsoft.Network";
+    let vnet = format!("{network}/virtualNetworks/myVnetName");
+    let identity = |component: Component| {
+        let name = match component {
+            Component::NodePoolManagement => "nodepool-mgmt-creds".to_owned(),
+            Component::Kms => "test-kms-creds".to_owned(),
+            _ => format!("{}-creds", component.facts().secret_suffix),
+        };
+        ControlPlaneIdentity {
+            client_id: None,
+            secret_name: name.parse().unwrap(),
+            encoding: ObjectEncoding::Utf8,
+        }
+    };
+    ValidatedHostedCluster {
+        // The namespace of the control plane is made of both.
+        namespace: "hcp".to_owned(),
+        name: "namespace".to_owned(),
+        infra_id: STAND_IN.parse().unwrap(),
+        base_domain: None,
+        issuer_url: "https://test-oidc-bucket.s3.us-east-1.amazonaws.com/test-cluster".to_owned(),
+        azure: AzurePlacement {
+            cloud: Cloud::Public,
+            location: STAND_IN.to_owned(),
+            tenant: ClusterTenant(STAND_IN.parse().unwrap()),
+            subscription: STAND_IN.parse().unwrap(),
+            resource_group: STAND_IN.to_owned(),
+            vnet: vnet.parse().unwrap(),
+            subnet: format!("{vnet}/subnets/mySubnetName").parse().unwrap(),
+            security_group: format!("{network}/networkSecurityGroups/myNSGName").parse().unwrap(),
+            registry_identity: None,
+            health_probe: HealthProbe::Shared,
+        },
+        vault: IdentityVault {
+            name: "test-keyvault".parse().unwrap(),
+            tenant: VaultTenant("00000000-0000-0000-0000-000000000000".parse().unwrap()),
+        },
+        identities: Component::ALL.map(|component| (component, identity(component))).into(),
+        data_plane: DataPlaneIdentities { image_registry: None, disk: None, file: None },
+        encryption: Some(Encryption {
+            active_key: EncryptionKey {
+                vault: "test-kms-keyvault".parse().unwrap(),
+                name: "test-key".parse().unwrap(),
+                version: "1".to_owned(),
+            },
+            backup_key: None,
+            managed_hsm: false,
+            private_access: true,
+        }),
+    }
+}
+
+/// The shapes of the reference, with what the fixture lacks taken out.
+fn rendered() -> BTreeMap<String, Value> {
+    let wire = HostedCluster::default();
+    let templates = WorkloadTemplates::default();
+    let inputs = Inputs {
+        wire: &wire,
+        mode: Mode::All,
+        owner: Owner::Blank,
+        vault_reader: None,
+        templates: &templates,
+        refresh: VolumeRefresh::Polled,
+        private_router: None,
+    };
+    let objects = desired_objects(&fixture(), &inputs);
+    objects
+        .into_iter()
+        .filter(|object| object.writer == Writer::ControlPlane)
+        .map(|object| {
+            let mut shape = reference_shape(&object.value);
+            shape["metadata"]["ownerReferences"][0]["name"] = json!("hcp");
+            if let Some(objects) = shape.pointer_mut("/spec/parameters/objects") {
+                *objects =
+                    json!(objects.as_str().unwrap().replace("Encoding: utf-8", "Encoding: "));
+            }
+            if let Some(text) = shape.pointer_mut("/data/cloud.conf") {
+                *text = json!(without_stand_ins(text.as_str().unwrap()));
+            }
+            (object.key.to_string(), shape)
+        })
+        .collect()
+}
+
+fn without_stand_ins(text: &str) -> String {
+    use k8s_openapi::ByteString;
+
+    if text.starts_with('{') {
+        return text.replace(STAND_IN, "");
+    }
+    let bytes: ByteString = serde_json::from_value(json!(text)).unwrap();
+    let text = String::from_utf8(bytes.0).unwrap().replace(STAND_IN, "");
+    serde_json::to_value(ByteString(text.into_bytes())).unwrap().as_str().unwrap().to_owned()
+}
+
+/// As read in the reference's fixtures, but for the two configurations of its cloud provider: those
+/// are of the recipe, applied elsewhere to the fixtures' bytes.
+const HASHES: [(&str, &str); 10] = [
+    (
+        "SecretProviderClass hcp-namespace/managed-azure-network",
+        "ab4c90f5f78e557c86e88b5c5af8362d53f6fd73dbc58f112f60ae86791ef835",
+    ),
+    (
+        "SecretProviderClass hcp-namespace/managed-azure-disk-csi",
+        "60edbe4e46edbf33dfbabaf4b70bc802f2c39e00009a085d09e8c455cc00562d",
+    ),
+    (
+        "SecretProviderClass hcp-namespace/managed-azure-file-csi",
+        "586f2f5c05e1c7e6a33b58ed357d75ca2e0a760ea63ef172bbb62b77bbd9c36c",
+    ),
+    (
+        "SecretProviderClass hcp-namespace/managed-azure-kms",
+        "2a05a4031bdcb5b8cbacf8a05beea22be1050486764cbbafaa8dd6c0fa01c8c5",
+    ),
+    (
+        "SecretProviderClass hcp-namespace/managed-azure-image-registry",
+        "9e4e17e2e18a1ebeea175b5da0d29e658fb317ad17c120b731a154c6a7fd4031",
+    ),
+    (
+        "SecretProviderClass hcp-namespace/managed-azure-ingress",
+        "975eabfd09a20577d7e92b576afbd09d013d874daff08a8a227e4320161f7b8b",
+    ),
+    (
+        "SecretProviderClass hcp-namespace/managed-azure-cloud-provider",
+        "bfc5e865f1adb1119a632fcd284657a22f650a0233163fcbc4e68d75d28118c8",
+    ),
+    (
+        "Secret hcp-namespace/kas-secret-encryption-config",
+        "5f27da823645c3158bf3d424e49f6d8fdf87eb9caf8a6fe4f683ebbddbe1037a",
+    ),
+    (
+        "Secret hcp-namespace/azure-cloud-config",
+        "8f22a44964f9530c4a550f4534f94ad10977e40c1fd803ca367794c7d49aa835",
+    ),
+    (
+        "ConfigMap hcp-namespace/azure-cloud-config",
+        "d9366bf3b0e93d935f0475823c48a54e26ff025320ffa7f42b1509ac83b5b024",
+    ),
+];
+
+#[test]
+fn the_fixture_hashes_as_in_the_reference() {
+    let rendered = rendered();
+    for (key, expected) in HASHES {
+        assert_eq!(desired_state_hash(&rendered[key]), expected, "{key}");
+    }
+}
+
+#[test]
+fn the_marks_of_ours_do_not_enter_the_hash() {
+    let wire = crate::fixture::changed(&[]);
+    for object in crate::fixture::objects_of(&wire) {
+        let stored = object.value["metadata"]["annotations"].get(DESIRED_STATE_HASH);
+        let is_marked =
+            object.writer == Writer::ControlPlane || object.key.name != "managed-azure-kms";
+        assert_eq!(stored.is_some(), is_marked, "{}", object.key);
+        if let Some(stored) = stored {
+            assert_eq!(
+                *stored,
+                desired_state_hash(&reference_shape(&object.value)),
+                "{}",
+                object.key
+            );
+        }
+    }
+}
+
+/// Bytes of a mounted configuration, to their hash in the reference's deployment.
+#[test]
+fn the_cloud_controller_manager_has_the_config_hash_of_the_reference() {
+    use k8s_openapi::ByteString;
+
+    let rendered = rendered();
+    let text = &rendered["Secret hcp-namespace/azure-cloud-config"]["data"]["cloud.conf"];
+    let bytes: ByteString = serde_json::from_value(text.clone()).unwrap();
+    assert_eq!(config_hash([MountedValue::Bytes(&bytes.0)]), "23427fb4");
+}
+
+#[test]
+fn the_keys_of_the_api_server_hash_as_in_the_reference() {
+    let rendered = rendered();
+    let pods = &rendered["Deployment hcp-namespace/kube-apiserver"]["spec"]["template"];
+    assert_eq!(
+        pods["metadata"]["annotations"]["kube-apiserver.hypershift.openshift.io/encryption-config-hash"],
+        "sha256:89909e55b7962a3be09e580ed103db17f5b38ae558366dd4d87b5245de8c79b6"
+    );
+}

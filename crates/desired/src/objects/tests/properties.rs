@@ -1,0 +1,244 @@
+//! What holds for every cluster, read out of the objects alone.
+
+use lanyard_api::SecretProviderClass;
+use lanyard_vocabulary::component::{Consumer, Told};
+use lanyard_vocabulary::{ClientId, Component};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::super::*;
+use super::find;
+use crate::fixture::{CONTROL_PLANE, KMS, any_changes, changed, inputs, objects_of, valid};
+use crate::templates::WorkloadTemplates;
+
+fn class_of(objects: &[DesiredObject], component: Component) -> SecretProviderClass {
+    let name = component.facts().secret_provider_class;
+    let object = find(objects, OwnedKind::SecretProviderClass, name);
+    serde_json::from_value(object.value.clone()).unwrap()
+}
+
+fn pod<'a>(objects: &'a [DesiredObject], consumer: &Consumer) -> &'a Value {
+    let deployment = find(objects, OwnedKind::Deployment, consumer.deployment);
+    &deployment.value["spec"]["template"]["spec"]
+}
+
+fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+    let items = list.as_array().unwrap();
+    items.iter().find(|item| item["name"] == name).unwrap_or(&Value::Null)
+}
+
+fn argument(container: &Value, flag: &str) -> Option<String> {
+    let arguments = container["args"].as_array()?.iter().filter_map(Value::as_str);
+    let mut values =
+        arguments.filter_map(|argument| argument.strip_prefix(flag)?.strip_prefix('='));
+    values.next().map(str::to_owned)
+}
+
+/// The file in a volume of the pod: the key of the Secret behind it.
+fn secret_file(objects: &[DesiredObject], pod: &Value, container: &Value, path: &str) -> Value {
+    let (directory, file) = path.rsplit_once('/').unwrap();
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|mount| mount["mountPath"] == directory).unwrap();
+    let source = &named(&pod["volumes"], mount["name"].as_str().unwrap())["secret"];
+    let key = match source["items"].as_array() {
+        Some(items) => {
+            items.iter().find(|item| item["path"] == file).unwrap()["key"].as_str().unwrap()
+        }
+        None => file,
+    };
+    let secret = find(objects, OwnedKind::Secret, source["secretName"].as_str().unwrap());
+    let bytes: k8s_openapi::ByteString =
+        serde_json::from_value(secret.value["data"][key].clone()).unwrap();
+    serde_json::from_slice(&bytes.0).unwrap()
+}
+
+/// What the container is told, through whatever it is told.
+fn told(objects: &[DesiredObject], component: Component, consumer: &Consumer) -> String {
+    let pod = pod(objects, consumer);
+    let container = named(&pod["containers"], consumer.container);
+    match consumer.told {
+        Told::Computed if component == Component::Kms => {
+            argument(container, "--encryption-credential-file").unwrap()
+        }
+        Told::Computed => argument(container, "--credential-file").unwrap(),
+        Told::ClusterIdentity => {
+            let mut identities = objects.iter();
+            let identity =
+                identities.find(|o| o.key.kind == OwnedKind::AzureClusterIdentity).unwrap();
+            let path = &identity.value["spec"]["userAssignedIdentityCredentialsPath"];
+            path.as_str().unwrap().to_owned()
+        }
+        Told::CloudConfig { .. } | Told::StorageOperator { .. } => {
+            let flags = ["--cloud-config", "--config-file-path"];
+            let path = flags.iter().find_map(|flag| argument(container, flag)).unwrap();
+            let config = secret_file(objects, pod, container, &path);
+            config["aadMSIDataPlaneIdentityPath"].as_str().unwrap().to_owned()
+        }
+        Told::Environment { name } | Told::Rendered { name, .. } => {
+            let flag = argument(container, "--credential-file-from-env");
+            assert_eq!(flag.as_deref(), Some(name));
+            named(&container["env"], name)["value"].as_str().unwrap().to_owned()
+        }
+    }
+}
+
+/// The file that the volume of the consumer provides in its container.
+fn provided(objects: &[DesiredObject], consumer: &Consumer) -> String {
+    let pod = pod(objects, consumer);
+    let container = named(&pod["containers"], consumer.container);
+    let csi = &named(&pod["volumes"], consumer.volume)["csi"];
+    assert_eq!(
+        (&csi["driver"], &csi["readOnly"]),
+        (&json!("secrets-store.csi.k8s.io"), &json!(true))
+    );
+    let name = csi["volumeAttributes"]["secretProviderClass"].as_str().unwrap();
+    let class = find(objects, OwnedKind::SecretProviderClass, name);
+    let class: SecretProviderClass = serde_json::from_value(class.value.clone()).unwrap();
+    let file = class.parse_parameters().unwrap().objects[0].file_name().to_owned();
+    let mount = named(&container["volumeMounts"], consumer.volume);
+    assert_eq!(mount["readOnly"], true);
+    format!("{}/{file}", mount["mountPath"].as_str().unwrap())
+}
+
+fn reader(text: Option<&str>) -> Option<ClientId> {
+    text.map(|text| text.parse().unwrap())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn every_consumer_is_told_the_path_that_its_volume_provides(changes in any_changes()) {
+        let wire = changed(&changes);
+        let cluster = valid(&wire);
+        let objects = objects_of(&wire);
+        let private = cluster.encryption.as_ref().is_some_and(|encryption| encryption.private_access);
+        for (component, identity) in cluster.components() {
+            for consumer in component.consumers() {
+                let provided = provided(&objects, consumer);
+                prop_assert_eq!(&provided, &format!("{}/{}", consumer.mount_path, identity.secret_name));
+                let unknown = cluster.azure.cloud.cluster_identity_type().is_none()
+                    && consumer.told == Told::ClusterIdentity;
+                // A private key is tried by the API server alone.
+                let untold = private && component == Component::Kms && consumer.told == Told::Computed;
+                if !unknown && !untold {
+                    prop_assert_eq!(told(&objects, component, consumer), provided);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_a_class_for_every_component_that_runs_and_no_other(changes in any_changes()) {
+        let wire = changed(&changes);
+        let objects = objects_of(&wire);
+        let mut classes: Vec<_> = objects
+            .iter()
+            .filter(|object| object.key.kind == OwnedKind::SecretProviderClass)
+            .map(|object| object.key.name.clone())
+            .collect();
+        classes.dedup();
+        let spec = wire.spec.as_ref().unwrap();
+        let off = spec.capabilities.as_ref().and_then(|c| c.disabled.clone()).unwrap_or_default();
+        let expected = 9 - off.len() - usize::from(spec.secret_encryption.is_none());
+        prop_assert_eq!(classes.len(), expected);
+        let deployments =
+            objects.iter().filter(|object| object.key.kind == OwnedKind::Deployment).count();
+        prop_assert_eq!(deployments, expected);
+    }
+
+    #[test]
+    fn the_text_of_a_class_is_read_and_written_again_the_same(changes in any_changes()) {
+        let wire = changed(&changes);
+        let cluster = valid(&wire);
+        let objects = objects_of(&wire);
+        for (component, identity) in cluster.components() {
+            let class = class_of(&objects, component);
+            let parameters = class.parse_parameters().unwrap();
+            let [entry] = parameters.objects.as_slice() else { panic!("one object") };
+            prop_assert_eq!(&entry.name, &identity.secret_name);
+            prop_assert_eq!(entry.encoding, Some(identity.encoding));
+            prop_assert_eq!(entry.kind, lanyard_api::ObjectKind::Secret);
+            prop_assert_eq!(Some(parameters.to_parameters()), class.spec.parameters);
+        }
+    }
+
+    #[test]
+    fn a_class_depends_on_its_six_facts_alone(
+        one in any_changes(), other in any_changes(), location in "[a-z]{3,10}",
+    ) {
+        // The second cluster gets the facts of the first, and nothing else of it.
+        let facts = ["credentialsSecretName", "objectEncoding", "managedIdentitiesKeyVault", "/cloud"];
+        let is_fact = |pointer: &str| facts.iter().any(|fact| pointer.contains(fact));
+        let mut mixed: Vec<_> = other.into_iter().filter(|(pointer, _)| !is_fact(pointer)).collect();
+        mixed.insert(0, (format!("{}/location", crate::fixture::AZURE), json!(location)));
+        let facts = one.iter().filter(|(pointer, _)| is_fact(pointer)).cloned();
+        let mixed: Vec<_> = facts.chain(mixed).collect();
+        let (one, other) = (objects_of(&changed(&one)), objects_of(&changed(&mixed)));
+        for object in one.iter().filter(|object| object.key.kind == OwnedKind::SecretProviderClass) {
+            let twin = other.iter().find(|twin| twin.key == object.key && twin.writer == object.writer);
+            if let Some(twin) = twin {
+                prop_assert_eq!(twin, object);
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_of_one_identity_changes_its_own_objects_alone(
+        changes in any_changes(),
+        name in "[a-z]{1,20}",
+        component in prop::sample::select(Component::ALL.to_vec()),
+    ) {
+        let parent = if component == Component::Kms { KMS } else { CONTROL_PLANE };
+        let before = changed(&changes);
+        if !valid(&before).identities.contains_key(&component) {
+            return Ok(());
+        }
+        let mut after = changes;
+        after.push((format!("{parent}/{component}/credentialsSecretName"), json!(name)));
+        let after = changed(&after);
+        let mut allowed = vec![component.facts().secret_provider_class, "harbour"];
+        for consumer in component.consumers() {
+            allowed.push(consumer.deployment);
+            match consumer.told {
+                Told::CloudConfig { secret, .. } | Told::StorageOperator { secret, .. } => {
+                    allowed.push(secret);
+                }
+                _ => {}
+            }
+        }
+        let (one, other) = (objects_of(&before), objects_of(&after));
+        prop_assert_eq!(one.len(), other.len());
+        for (one, other) in one.iter().zip(&other) {
+            prop_assert_eq!(&one.key, &other.key);
+            if one.value != other.value {
+                prop_assert!(allowed.contains(&one.key.name.as_str()), "{} changed", one.key);
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_and_bytes_of_the_objects_are_always_the_same(changes in any_changes()) {
+        let wire = changed(&changes);
+        let text = serde_json::to_string(&wire).unwrap();
+        let again: lanyard_api::HostedCluster = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(objects_of(&wire), objects_of(&again));
+        let steps: Vec<_> = objects_of(&wire).iter().map(|object| object.step).collect();
+        prop_assert!(steps.is_sorted());
+    }
+}
+
+#[test]
+fn the_reader_is_in_every_class_or_in_none() {
+    let wire = changed(&[]);
+    let templates = WorkloadTemplates::default();
+    let id = "0b1e5a3c-7d24-4f69-8e0a-c5d9f1b37a62";
+    for text in [None, Some(id)] {
+        let inputs = Inputs { vault_reader: reader(text), ..inputs(&wire, &templates) };
+        let objects = desired_objects(&valid(&wire), &inputs);
+        for component in Component::ALL {
+            let parameters = class_of(&objects, component).spec.parameters.unwrap();
+            assert_eq!(parameters["userAssignedIdentityID"], text.unwrap_or_default());
+        }
+    }
+}

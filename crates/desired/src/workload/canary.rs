@@ -1,0 +1,229 @@
+//! The canary that stands for a component.
+
+use lanyard_vocabulary::component::Told;
+use lanyard_vocabulary::{Cloud, Component};
+use serde_json::{Map, Value, json};
+
+use super::additions::mount_of;
+use super::{CANARY_ACCOUNT, KMS_SOCKET, Site, cloud_config, is_key_plugin, main_container};
+use crate::hosted_cluster::wiring::Wiring;
+use crate::hosted_cluster::{Encryption, EncryptionKey};
+use crate::proof::desired_proofs;
+use crate::templates::CanaryTemplate;
+
+/// An account of nobody, as in images without a distribution.
+const NOBODY: u32 = 65532;
+
+impl Site<'_> {
+    /// The deployment with the canary of a component, without what brings the identities.
+    pub(super) fn canary(self, own: &Wiring, wirings: &[&Wiring]) -> Value {
+        let template = &self.inputs.templates.canary;
+        let name = own.consumer.deployment;
+        let mut pod = template.placement.clone();
+        pod.insert("serviceAccountName".to_owned(), json!(CANARY_ACCOUNT));
+        pod.insert("securityContext".to_owned(), pod_security_context());
+        pod.insert("containers".to_owned(), json!([self.canary_container(own, wirings)]));
+        pod.insert("volumes".to_owned(), json!(template.volumes));
+        if !template.image_pull_secrets.is_empty() {
+            let secrets = template.image_pull_secrets.iter().map(|name| json!({"name": name}));
+            pod.insert("imagePullSecrets".to_owned(), secrets.collect());
+        }
+        if template.host_network {
+            pod.insert("hostNetwork".to_owned(), json!(true));
+            pod.insert("dnsPolicy".to_owned(), json!("ClusterFirstWithHostNet"));
+        }
+        let mut labels = json!(template.labels);
+        labels["app"] = json!(name);
+        json!({
+            "metadata": {"labels": {"app": name}},
+            "spec": {
+                "replicas": template.replicas,
+                "revisionHistoryLimit": 2,
+                "selector": {"matchLabels": {"app": name}},
+                "strategy": strategy(template),
+                "template": {
+                    "metadata": {"labels": labels, "annotations": template.annotations},
+                    "spec": pod,
+                },
+            },
+        })
+    }
+
+    fn canary_container(self, own: &Wiring, wirings: &[&Wiring]) -> Value {
+        let template = &self.inputs.templates.canary;
+        let port = self.metrics_port(own.component);
+        let mut container = container(template, main_container(&own.consumer));
+        container.insert("args".to_owned(), json!(self.canary_arguments(own, wirings, port)));
+        let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+        let mut variables = vec![
+            json!({"name": "POD_NAME", "valueFrom": field("metadata.name")}),
+            json!({"name": "POD_NAMESPACE", "valueFrom": field("metadata.namespace")}),
+        ];
+        variables.extend(template.env.iter().cloned());
+        container.insert("env".to_owned(), json!(variables));
+        container.insert(
+            "ports".to_owned(),
+            json!([{"name": "metrics", "containerPort": port, "protocol": "TCP"}]),
+        );
+        let probe = |path: &str| json!({"httpGet": {"path": path, "port": port}});
+        let mut liveness = probe("/healthz");
+        liveness["periodSeconds"] = json!(20);
+        container.insert("livenessProbe".to_owned(), liveness);
+        container.insert("readinessProbe".to_owned(), probe("/readyz"));
+        container.insert("resources".to_owned(), template.resources.clone());
+        let mut mounts = template.volume_mounts.clone();
+        if is_key_plugin(&own.consumer) {
+            // Here the canary stands beside the plugins that mount the credential.
+            mounts.push(json!(own.mount));
+            mounts.extend(cloud_config(&own.consumer).map(|(_, mount)| mount_of(mount)));
+            mounts.push(mount_of(KMS_SOCKET));
+        }
+        container.insert("volumeMounts".to_owned(), json!(mounts));
+        Value::Object(container)
+    }
+
+    fn metrics_port(self, component: Component) -> u16 {
+        let template = &self.inputs.templates.canary;
+        let place = Component::ALL.iter().position(|known| *known == component).unwrap_or_default();
+        let offset =
+            if template.host_network { u16::try_from(place).unwrap_or_default() } else { 0 };
+        template.metrics_port.saturating_add(offset)
+    }
+
+    fn canary_arguments(self, own: &Wiring, wirings: &[&Wiring], port: u16) -> Vec<String> {
+        let template = &self.inputs.templates.canary;
+        let azure = &self.cluster.azure;
+        let mut arguments = vec![
+            "canary".to_owned(),
+            format!("--component={}", own.component),
+            self.told(own),
+            format!("--cloud={}", azure.cloud),
+        ];
+        arguments.extend(self.call(own.component).map(|call| format!("--call={call}")));
+        if own.component == Component::ControlPlaneOperator {
+            arguments.extend([
+                "--probe=network".to_owned(),
+                format!("--vnet-id={}", azure.vnet),
+                format!("--security-group-id={}", azure.security_group),
+                format!("--resource-group-id={}", self.cluster.managed_group()),
+            ]);
+        }
+        arguments.extend(self.encryption_probe(own, wirings));
+        arguments.extend([
+            format!("--interval={}", template.interval),
+            format!("--probe-interval={}", template.probe_interval),
+            format!("--metrics-addr=0.0.0.0:{port}"),
+        ]);
+        arguments
+    }
+
+    /// The canary learns the path as the component does, where that is by something in its pod.
+    fn told(self, own: &Wiring) -> String {
+        match own.consumer.told {
+            Told::CloudConfig { mount, .. } | Told::StorageOperator { mount, .. } => {
+                format!("--cloud-config={}", mount.path())
+            }
+            Told::Environment { name } | Told::Rendered { name, .. } => {
+                format!("--credential-file-from-env={name}")
+            }
+            Told::Computed | Told::ClusterIdentity => {
+                let path = self.desired.consumer_path(own.component, &own.consumer);
+                // Where nobody can tell the path, it is where the volume has it.
+                let path = path.unwrap_or_else(|| own.path());
+                format!("--credential-file={path}")
+            }
+        }
+    }
+
+    /// What the role grants by the table, or what the templates say. The roles of a managed HSM are
+    /// its own, and nobody granted one to read the key.
+    fn call(self, component: Component) -> Option<String> {
+        if let Some(call) = self.inputs.templates.canary.calls.get(&component) {
+            return Some(call.clone()).filter(|call| !call.is_empty());
+        }
+        let endpoints = self.cluster.azure.cloud.endpoints()?;
+        let is_hsm = self.cluster.encryption.as_ref().is_some_and(|key| key.managed_hsm);
+        let proofs = desired_proofs(self.cluster).remove(&component)?;
+        (!(component == Component::Kms && is_hsm)).then(|| proofs.granted.request_line(endpoints))
+    }
+
+    /// The key is tried by its own identity. The control plane operator tries it, too, with the
+    /// credential that it mounts for that, except where only the API server reaches the vault.
+    fn encryption_probe(self, own: &Wiring, wirings: &[&Wiring]) -> Vec<String> {
+        let Some(encryption) = &self.cluster.encryption else { return Vec::new() };
+        let Some(wiring) = wirings.iter().find(|wiring| wiring.component == Component::Kms) else {
+            return Vec::new();
+        };
+        let is_own = own.component == Component::Kms;
+        let url = key_url(encryption, &encryption.active_key, self.cluster.azure.cloud);
+        let Some(url) = url.filter(|_| is_own || !encryption.private_access) else {
+            return Vec::new();
+        };
+        let mut arguments = vec!["--probe=encryption".to_owned(), format!("--key-url={url}")];
+        if !is_own {
+            arguments.push(format!("--encryption-credential-file={}", wiring.path()));
+        }
+        arguments
+    }
+}
+
+/// The host of the vault or managed HSM that holds a key, where the cloud has one.
+pub(super) fn key_host(
+    encryption: &Encryption,
+    key: &EncryptionKey,
+    cloud: Cloud,
+) -> Option<String> {
+    let endpoints = cloud.endpoints()?;
+    let suffix =
+        if encryption.managed_hsm { endpoints.managed_hsm_suffix } else { endpoints.vault_suffix };
+    Some(format!("{}.{suffix}", key.vault))
+}
+
+fn key_url(encryption: &Encryption, key: &EncryptionKey, cloud: Cloud) -> Option<String> {
+    let host = key_host(encryption, key, cloud)?;
+    Some(format!("https://{host}/keys/{}/{}", key.name, key.version))
+}
+
+/// What every container of ours has.
+pub(super) fn container(template: &CanaryTemplate, name: &str) -> Map<String, Value> {
+    let mut container = Map::from_iter([
+        ("name".to_owned(), json!(name)),
+        ("image".to_owned(), json!(template.image)),
+        ("terminationMessagePolicy".to_owned(), json!("FallbackToLogsOnError")),
+        (
+            "securityContext".to_owned(),
+            json!({
+                "allowPrivilegeEscalation": false,
+                "readOnlyRootFilesystem": true,
+                "capabilities": {"drop": ["ALL"]},
+            }),
+        ),
+    ]);
+    if !template.command.is_empty() {
+        container.insert("command".to_owned(), json!(template.command));
+    }
+    if let Some(policy) = &template.image_pull_policy {
+        container.insert("imagePullPolicy".to_owned(), json!(policy));
+    }
+    container
+}
+
+/// Secrets are mounted for a group and not for everybody, so the pod has one.
+fn pod_security_context() -> Value {
+    json!({
+        "runAsNonRoot": true,
+        "runAsUser": NOBODY,
+        "runAsGroup": NOBODY,
+        "fsGroup": NOBODY,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    })
+}
+
+/// Two pods cannot have one port of a node.
+fn strategy(template: &CanaryTemplate) -> Value {
+    let (surge, unavailable) = if template.host_network { (0, 1) } else { (1, 0) };
+    json!({
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
+    })
+}

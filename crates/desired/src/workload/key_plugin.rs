@@ -1,0 +1,84 @@
+//! The plugins of the keys, beside the API server.
+
+use serde_json::{Value, json};
+
+use super::additions::{Additions, mount_of};
+use super::canary::{container, key_host};
+use super::{ENCRYPTION_MOUNT, KMS_SOCKET, Site};
+use crate::hosted_cluster::EncryptionKey;
+use crate::hosted_cluster::encryption_config::{
+    ENCRYPTION_CONFIG, ENCRYPTION_CONFIG_SECRET, KeyPart,
+};
+use crate::hosted_cluster::wiring::Wiring;
+
+impl Site<'_> {
+    /// A plugin for each key. The API server of a template gets their sockets and which of them to
+    /// use; a canary in its place has no use for that.
+    pub(super) fn add_key_plugins(
+        self,
+        additions: &mut Additions,
+        own: &Wiring,
+        is_api_server: bool,
+    ) {
+        let Some(encryption) = &self.cluster.encryption else { return };
+        additions.volume(json!({"name": KMS_SOCKET.volume, "emptyDir": {}}));
+        for (part, key) in encryption.keys() {
+            additions.sidecar(self.key_plugin(part, key, encryption.managed_hsm));
+            additions.mount(part.container(), mount_of(KMS_SOCKET));
+        }
+        if is_api_server {
+            let server = own.consumer.deployment;
+            additions.mount(server, mount_of(KMS_SOCKET));
+            additions.secret(ENCRYPTION_CONFIG_SECRET, ENCRYPTION_CONFIG, ENCRYPTION_MOUNT);
+            additions.mount(server, mount_of(ENCRYPTION_MOUNT));
+        }
+        let host = key_host(encryption, &encryption.active_key, self.cluster.azure.cloud);
+        let router = self.inputs.private_router.filter(|_| encryption.private_access);
+        if let (Some(router), Some(host)) = (router, host) {
+            additions.host_alias(&router.to_string(), &host);
+        }
+    }
+
+    fn key_plugin(self, part: KeyPart, key: &EncryptionKey, managed_hsm: bool) -> Value {
+        let template = &self.inputs.templates.canary;
+        let mut arguments = vec![
+            "kms".to_owned(),
+            format!("--keyvault-name={}", key.vault),
+            format!("--key-name={}", key.name),
+            format!("--key-version={}", key.version),
+            format!("--listen-addr={}", part.endpoint()),
+            format!("--healthz-port={}", part.health_port()),
+            format!("--metrics-addr={}", part.metrics_port()),
+            "--healthz-path=/healthz".to_owned(),
+            "--config-file-path=/etc/kubernetes/azure.json".to_owned(),
+            "-v=1".to_owned(),
+        ];
+        arguments.extend(managed_hsm.then(|| "--managed-hsm".to_owned()));
+        // The layout of the plugin that the reference runs here.
+        arguments.push("--ciphertext-layout=openshift".to_owned());
+        let mut container = container(template, part.container());
+        container.insert("args".to_owned(), json!(arguments));
+        if !template.env.is_empty() {
+            container.insert("env".to_owned(), json!(template.env));
+        }
+        container.insert("volumeMounts".to_owned(), json!(template.volume_mounts));
+        container.insert(
+            "ports".to_owned(),
+            // Names of ports are unique in a pod, and there may be two plugins.
+            json!([{"containerPort": part.health_port(), "protocol": "TCP"}]),
+        );
+        container.insert(
+            "livenessProbe".to_owned(),
+            json!({
+                "httpGet": {"path": "/healthz", "port": part.health_port()},
+                "initialDelaySeconds": 120,
+                "periodSeconds": 300,
+                "timeoutSeconds": 160,
+                "failureThreshold": 3,
+            }),
+        );
+        container
+            .insert("resources".to_owned(), json!({"requests": {"cpu": "10m", "memory": "10Mi"}}));
+        Value::Object(container)
+    }
+}
