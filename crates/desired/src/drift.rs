@@ -13,6 +13,7 @@ use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
 use lanyard_api::{CanaryFacts, ObjectFacts};
 use lanyard_vocabulary::Component;
 
+use crate::diff::Change;
 use crate::forecast::Reach;
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::problem::Problem;
@@ -87,9 +88,27 @@ pub struct Finding {
     pub since: Timestamp,
 }
 
+/// An object that differs from what was rendered.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChangedObject {
+    /// The object, such as `SecretProviderClass clusters-harbour/managed-azure-cpo`.
+    pub object: String,
+    /// The paths that differ.
+    pub paths: Vec<String>,
+}
+
+impl ChangedObject {
+    /// What a change would undo; nothing where it changes nothing that is there.
+    pub fn of(change: &Change) -> Option<Self> {
+        let Change::Apply { object, why, foreign, .. } = change else { return None };
+        let paths = why.iter().chain(foreign).map(ToString::to_string).collect();
+        Some(Self { object: object.key.to_string(), paths })
+    }
+}
+
 /// What drift is looked for in.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub struct Evidence<'a> {
     /// The cluster.
     pub cluster: &'a ValidatedHostedCluster,
     /// The time.
@@ -98,8 +117,8 @@ pub struct Facts<'a> {
     pub pods: &'a [ObservedPod],
     /// The pod statuses there.
     pub volumes: &'a [ObservedVolume],
-    /// The objects that differ from what was rendered, and are left as they are: name and paths.
-    pub changed: &'a [(String, Vec<String>)],
+    /// The objects that differ from what was rendered, and are left as they are.
+    pub changed: &'a [ChangedObject],
     /// What the environment of the process (`MANAGED_SERVICE`) says of whether this is managed
     /// Azure, where it says something.
     pub environment_is_managed: Option<bool>,
@@ -132,12 +151,12 @@ impl Memory {
 /// What drifted, sorted, and what to remember until the next time.
 ///
 /// `resumed` findings stand from the beginning: they were found before.
-pub fn find(facts: &Facts<'_>, memory: &Memory) -> (Vec<Finding>, Memory) {
+pub fn find(evidence: &Evidence<'_>, memory: &Memory) -> (Vec<Finding>, Memory) {
     let mut drifts: Vec<_> = std::iter::empty()
-        .chain(changed(facts))
-        .chain(mounts(facts))
-        .chain(contradiction(facts))
-        .chain(shared(facts))
+        .chain(changed(evidence))
+        .chain(mounts(evidence))
+        .chain(contradiction(evidence))
+        .chain(shared(evidence))
         .collect();
     drifts.sort();
     drifts.dedup();
@@ -145,36 +164,36 @@ pub fn find(facts: &Facts<'_>, memory: &Memory) -> (Vec<Finding>, Memory) {
     let mut findings = Vec::new();
     for drift in drifts {
         let key = (drift.kind().to_owned(), drift.subject());
-        let since = memory.0.get(&key).copied().unwrap_or_else(|| whole_second(facts.now));
+        let since = memory.0.get(&key).copied().unwrap_or_else(|| whole_second(evidence.now));
         // Two objects may come to one subject; the older knowledge is kept.
         let since = next.0.get(&key).copied().map_or(since, |known: Timestamp| known.min(since));
         next.0.insert(key, since);
-        let found_at = after(since, drift.patience(facts.reach));
-        if found_at <= facts.now {
+        let found_at = after(since, drift.patience(evidence.reach));
+        if found_at <= evidence.now {
             findings.push(Finding { drift, since });
         }
     }
     (findings, next)
 }
 
-fn changed<'a>(facts: &Facts<'a>) -> impl Iterator<Item = Drift> + use<'a> {
-    facts.changed.iter().map(|(object, paths)| {
+fn changed<'a>(evidence: &Evidence<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+    evidence.changed.iter().map(|ChangedObject { object, paths }| {
         let mut paths = paths.clone();
         paths.sort();
         Drift::ObjectChanged { object: object.clone(), paths }
     })
 }
 
-fn shared<'a>(facts: &Facts<'a>) -> impl Iterator<Item = Drift> + use<'a> {
-    facts.shared.iter().map(|problem| Drift::SharedCredential {
+fn shared<'a>(evidence: &Evidence<'a>) -> impl Iterator<Item = Drift> + use<'a> {
+    evidence.shared.iter().map(|problem| Drift::SharedCredential {
         field: problem.field.clone(),
         message: problem.message.clone(),
     })
 }
 
 /// A validated cluster is one of managed Azure; the environment may say otherwise.
-fn contradiction(facts: &Facts<'_>) -> Option<Drift> {
-    let environment = facts.environment_is_managed.filter(|is_managed| !is_managed)?;
+fn contradiction(evidence: &Evidence<'_>) -> Option<Drift> {
+    let environment = evidence.environment_is_managed.filter(|is_managed| !is_managed)?;
     Some(Drift::ManagedContradiction { environment })
 }
 
@@ -185,13 +204,13 @@ struct Mount<'a> {
     object: Option<ObjectFacts>,
 }
 
-fn mounts(facts: &Facts<'_>) -> Vec<Drift> {
-    facts
+fn mounts(evidence: &Evidence<'_>) -> Vec<Drift> {
+    evidence
         .cluster
         .components()
         .flat_map(|(component, identity)| {
             let named = format!("secret/{}", identity.secret_name);
-            let mounts = mounts_of(facts, component, &named);
+            let mounts = mounts_of(evidence, component, &named);
             let newest = newest(&mounts).cloned();
             let of_mount = move |mount: Mount<'_>| {
                 of_mount(component, &named, newest.as_ref(), &mount).into_iter().collect::<Vec<_>>()
@@ -201,11 +220,11 @@ fn mounts(facts: &Facts<'_>) -> Vec<Drift> {
         .collect()
 }
 
-fn mounts_of<'a>(facts: &Facts<'a>, component: Component, named: &str) -> Vec<Mount<'a>> {
+fn mounts_of<'a>(evidence: &Evidence<'a>, component: Component, named: &str) -> Vec<Mount<'a>> {
     let class = component.facts().secret_provider_class;
-    let pods = facts.pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
+    let pods = evidence.pods.iter().filter(|pod| pod.is_ready && !pod.is_deleting);
     pods.filter_map(|pod| {
-        let volume = facts.volumes.iter().find(|it| it.class == class && it.belongs_to(pod))?;
+        let volume = evidence.volumes.iter().find(|it| it.class == class && it.belongs_to(pod))?;
         let mounted = volume.objects.iter().find(|(id, _)| id.eq_ignore_ascii_case(named));
         let object = mounted.map(|(id, version)| {
             let told = volume.facts.told().map(|facts| facts.objects.as_slice());

@@ -167,3 +167,96 @@ fn severity(verdict: Verdict) -> f64 {
 fn seconds(time: Timestamp) -> f64 {
     time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+    use lanyard_api::hosted_cluster_identities::DriftStatus;
+    use lanyard_vocabulary::Component;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        "2026-06-01T00:00:00Z".parse().unwrap()
+    }
+
+    fn status(text: &str) -> IdentitiesStatus {
+        let identity = |component: Component| IdentityStatus {
+            component: component.name().to_owned(),
+            ready: "False".to_owned(),
+            reason: text.to_owned(),
+            message: text.to_owned(),
+            last_good_hop: Some("imds-token".to_owned()),
+            failed_hop: Some("vault-read".to_owned()),
+            not_after: Some(now() + std::time::Duration::from_hours(24)),
+            ..IdentityStatus::default()
+        };
+        let condition = Condition {
+            type_: "ValidAzureIdentities".to_owned(),
+            status: "Unknown".to_owned(),
+            reason: text.to_owned(),
+            message: text.to_owned(),
+            observed_generation: None,
+            last_transition_time: Time(now()),
+        };
+        let drift = DriftStatus {
+            kind: "StaleMount".to_owned(),
+            subject: text.to_owned(),
+            message: text.to_owned(),
+            since: now(),
+        };
+        IdentitiesStatus {
+            identities: Component::ALL.map(identity).to_vec(),
+            conditions: vec![condition],
+            drift: vec![drift],
+            observed_generation: None,
+        }
+    }
+
+    fn value(samples: &[Sample], metric: &Metric, label: &str) -> Option<f64> {
+        let mut found =
+            samples.iter().filter(|it| it.metric == metric && it.label.as_deref() == Some(label));
+        found.next().map(|sample| sample.value)
+    }
+
+    #[test]
+    fn a_status_is_told_in_numbers() {
+        let samples = samples(&status("x"), &Policy::default(), now());
+        for (metric, label, expected) in [
+            (&READY, "disk", Some(0.0)),
+            (&LAST_GOOD_HOP, "disk", Some(4.0)),
+            (&FAILED_HOP, "kms", Some(5.0)),
+            (&NOT_AFTER, "disk", Some(1_780_358_400.0)),
+            (&RENEW_AFTER, "disk", None),
+            (&LAST_WRITE, "disk", Some(1_780_358_400.0 - 343.0)),
+            (&FORECAST, "disk", Some(2.0)),
+            (&CONDITION, "ValidAzureIdentities", Some(-1.0)),
+            (&DRIFT, "StaleMount", Some(1.0)),
+            (&DRIFT, "ObjectChanged", Some(0.0)),
+        ] {
+            assert_eq!(value(&samples, metric, label), expected, "{} {label}", metric.name);
+        }
+    }
+
+    #[test]
+    fn no_text_that_somebody_wrote_is_a_label() {
+        let labels = |text: &str| {
+            let samples = samples(&status(text), &Policy::default(), now());
+            samples.into_iter().map(|it| (it.metric.name, it.label)).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(labels("x"), labels("y"));
+        assert!(labels("x").len() <= 9 * 7 + 5 + 6);
+    }
+
+    #[test]
+    fn metrics_have_distinct_names_of_the_house_and_say_what_their_values_mean() {
+        let names: BTreeSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        assert!(names.iter().all(|name| name.starts_with("lanyard_")));
+        for (place, hop) in (1..).zip(Hop::ALL) {
+            assert!(LAST_GOOD_HOP.help.contains(&format!("{place} {hop}")), "{hop}");
+        }
+    }
+}

@@ -37,7 +37,7 @@ pub(super) fn identity_status(observed: &Observed<'_>, component: Component) -> 
         cannot_renew_after: credential.cannot_renew_after,
         since: None,
     };
-    status.since = since(observed, &status, speaker);
+    status.since = Some(since(observed, &status, speaker));
     status
 }
 
@@ -242,20 +242,16 @@ fn client_id(
 
 /// Since when `ready` is what it is: as it stood, while it stays; of what broke, since when its
 /// witness says; else from now on.
-fn since(
-    observed: &Observed<'_>,
-    status: &IdentityStatus,
-    speaker: Option<&Account>,
-) -> Option<Timestamp> {
+fn since(observed: &Observed<'_>, status: &IdentityStatus, speaker: Option<&Account>) -> Timestamp {
     let previous = observed.previous.into_iter().flat_map(|previous| &previous.identities);
-    let previous =
+    let mut same =
         previous.filter(|it| it.component == status.component && it.ready == status.ready);
-    if let Some(since) = previous.filter_map(|it| it.since).next() {
-        return Some(since);
+    if let Some(since) = same.find_map(|it| it.since) {
+        return since;
     }
     let witness = speaker.filter(|it| it.standing == Standing::Broken);
     let told = witness.and_then(|it| it.trouble.as_ref()).and_then(|trouble| trouble.since);
-    Some(whole_second(told.unwrap_or(observed.now).min(observed.now)))
+    whole_second(told.unwrap_or(observed.now).min(observed.now))
 }
 
 /// How long a pod that began only now, and has said nothing, is waited for; and how long one that

@@ -1,1 +1,204 @@
+use jiff::ToSpan;
+use proptest::prelude::*;
 
+use super::super::tests::cluster;
+use super::super::{Policy, Stamps, timeline};
+use super::*;
+
+fn now() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn stamps(days: i64) -> Stamps {
+    Stamps {
+        renew_after: Some(now() + (days * 12).hours()),
+        not_after: Some(now() + (days * 24).hours()),
+        ..Stamps::default()
+    }
+}
+
+fn of(name: &str, component: &str, stamps: Stamps, at: Timestamp) -> String {
+    calendar(&timeline(&[cluster(name, &[(component, stamps)])], &Policy::default(), at), at)
+}
+
+/// A property of a calendar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Line {
+    name: String,
+    parameters: Vec<String>,
+    value: String,
+}
+
+/// Reads the grammar of RFC 5545 3.1, written from the document and not from the code above.
+fn parse(text: &str) -> Vec<Line> {
+    assert!(text.ends_with("\r\n"));
+    assert!(!text.replace("\r\n", "").contains(['\r', '\n']), "every line ends with CRLF");
+    for line in text.split("\r\n") {
+        assert!(line.len() <= 75, "{} octets: {line}", line.len());
+    }
+    let unfolded = text.replace("\r\n ", "");
+    unfolded.trim_end_matches("\r\n").split("\r\n").map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Line {
+    let (head, value) = line.split_once(':').unwrap_or_else(|| panic!("no value: {line}"));
+    let mut parts = head.split(';').map(str::to_owned);
+    let name = parts.next().unwrap();
+    assert!(name.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') && !name.is_empty());
+    // VALUE-CHAR = WSP / %x21-7E / NON-US-ASCII
+    assert!(value.chars().all(|it| it == '\t' || (it >= ' ' && it != '\u{7f}')), "{value:?}");
+    Line { name, parameters: parts.collect(), value: value.to_owned() }
+}
+
+/// A TEXT value: no bare separator, no unknown escape.
+fn unescape(value: &str) -> String {
+    let mut text = String::new();
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some('n' | 'N') => text.push('\n'),
+                Some(it @ ('\\' | ';' | ',')) => text.push(it),
+                other => panic!("unknown escape {other:?} in {value:?}"),
+            },
+            ';' | ',' => panic!("bare separator in {value:?}"),
+            letter => text.push(letter),
+        }
+    }
+    text
+}
+
+/// Components in their order, each closed before the one around it.
+fn assert_nested(lines: &[Line]) {
+    let mut open: Vec<&str> = Vec::new();
+    for line in lines {
+        match line.name.as_str() {
+            "BEGIN" => {
+                let parent = open.last().copied();
+                let allowed = match line.value.as_str() {
+                    "VCALENDAR" => parent.is_none(),
+                    "VEVENT" => parent == Some("VCALENDAR"),
+                    "VALARM" => parent == Some("VEVENT"),
+                    other => panic!("unknown component {other}"),
+                };
+                assert!(allowed, "{} in {parent:?}", line.value);
+                open.push(&line.value);
+            }
+            "END" => assert_eq!(open.pop(), Some(line.value.as_str())),
+            _ => assert!(!open.is_empty(), "{line:?} outside"),
+        }
+    }
+    assert!(open.is_empty());
+}
+
+/// The events: their own properties, without those of their alarms.
+fn events(lines: &[Line]) -> Vec<Vec<&Line>> {
+    let mut events = Vec::new();
+    let mut current: Option<Vec<&Line>> = None;
+    let mut in_alarm = false;
+    for line in lines {
+        match (line.name.as_str(), line.value.as_str()) {
+            ("BEGIN", "VEVENT") => current = Some(Vec::new()),
+            ("END", "VEVENT") => events.extend(current.take()),
+            ("BEGIN", "VALARM") => in_alarm = true,
+            ("END", "VALARM") => in_alarm = false,
+            _ if !in_alarm => {
+                if let Some(event) = &mut current {
+                    event.push(line);
+                }
+            }
+            _ => {}
+        }
+    }
+    events
+}
+
+fn value<'a>(event: &[&'a Line], name: &str) -> &'a str {
+    let mut found = event.iter().filter(|line| line.name == name);
+    let value = &found.next().unwrap_or_else(|| panic!("no {name}")).value;
+    assert!(found.next().is_none(), "{name} twice");
+    value
+}
+
+#[test]
+fn a_calendar_has_an_event_for_each_moment_ahead() {
+    let lines = parse(&of("harbour", "disk", stamps(90), now()));
+    assert_nested(&lines);
+    assert_eq!((lines[0].name.as_str(), lines[1].value.as_str()), ("BEGIN", "2.0"));
+    let events = events(&lines);
+    let told: Vec<_> =
+        events.iter().map(|event| (value(event, "UID"), value(event, "DTSTART"))).collect();
+    assert_eq!(
+        told,
+        [
+            ("renew-from.disk.harbour.clusters@lanyard.dev", "20260215T000000Z"),
+            ("overdue-from.disk.harbour.clusters@lanyard.dev", "20260216T000543Z"),
+            ("last-write.disk.harbour.clusters@lanyard.dev", "20260331T235417Z"),
+            ("expiry.disk.harbour.clusters@lanyard.dev", "20260401T000000Z"),
+        ]
+    );
+    for event in &events {
+        assert_eq!(value(event, "DTSTAMP"), "20260101T000000Z");
+        assert!(unescape(value(event, "SUMMARY")).ends_with("disk of clusters/harbour"));
+    }
+    let alarms = lines.iter().filter(|line| line.name == "TRIGGER").count();
+    assert_eq!(alarms, 2, "what needs somebody rings a day before");
+}
+
+#[test]
+fn what_has_passed_is_left_out_and_an_end_stays() {
+    let later = now() + (50 * 24).hours();
+    let text = of("harbour", "disk", stamps(90), later);
+    assert_eq!(events(&parse(&text)).len(), 2);
+    let ended = of("harbour", "disk", stamps(90), now() + (91 * 24).hours());
+    let lines = parse(&ended);
+    let events = events(&lines);
+    assert_eq!(events.len(), 1);
+    let description = unescape(value(&events[0], "DESCRIPTION"));
+    assert!(description.contains("ends.\nNext: renew the vault's secret, and"), "{description}");
+    assert!(parse(&of("harbour", "disk", Stamps::default(), now())).len() > 5, "an empty calendar");
+}
+
+#[test]
+fn a_renewal_moves_events_and_adds_none() {
+    let uids = |days| {
+        let text = of("harbour", "disk", stamps(days), now());
+        let lines = parse(&text);
+        events(&lines).iter().map(|event| value(event, "UID").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(uids(90), uids(180));
+    let several = timeline(
+        &[
+            cluster("a", &[("disk", stamps(9)), ("file", stamps(9))]),
+            cluster("b", &[("disk", stamps(9))]),
+        ],
+        &Policy::default(),
+        now(),
+    );
+    let lines = parse(&calendar(&several, now()));
+    let mut all: Vec<_> =
+        events(&lines).iter().map(|event| value(event, "UID").to_owned()).collect();
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 12);
+}
+
+#[test]
+fn the_same_forecast_gives_the_same_bytes() {
+    assert_eq!(of("a", "disk", stamps(9), now()), of("a", "disk", stamps(9), now()));
+}
+
+proptest! {
+    #[test]
+    fn whatever_names_hold_the_grammar_is_kept(name in ".{0,120}", component in "[\\x00-\\x7f]{0,60}") {
+        let text = of(&name, &component, stamps(90), now());
+        let lines = parse(&text);
+        assert_nested(&lines);
+        for event in events(&lines) {
+            let summary = unescape(value(&event, "SUMMARY"));
+            let clean = |text: &str| text.chars().filter(|it| !it.is_control()).collect::<String>();
+            let expected = format!("{} of clusters/{}", clean(&component), clean(&name));
+            prop_assert!(clean(&summary).ends_with(&expected), "{}", summary);
+        }
+    }
+}

@@ -61,7 +61,7 @@ proptest! {
         prop_assert_eq!(transitions(world.previous.as_ref(), &world.status()), []);
         // Until the next look that was asked for, time changes nothing.
         let next = next_look(&world.observed(), &world.status());
-        let later = world.clone().later(minutes);
+        let later = world.later(minutes);
         if next.is_none_or(|next| later.now < next) {
             prop_assert_eq!(&bytes(&later.status()), &first);
         }
