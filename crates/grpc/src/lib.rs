@@ -1,5 +1,5 @@
-//! gRPC wire types of CSI, of kubelet registration and of Secrets Store providers, and the
-//! sockets that they travel on.
+//! gRPC wire types of CSI, of kubelet registration, of Secrets Store providers and of the
+//! Kubernetes KMS API, and the sockets that they travel on.
 //!
 //! The messages are generated from `proto/` by `cargo xtask codegen`. Those that carry secrets
 //! print no values and are wiped when dropped, so their fields are taken with
@@ -29,7 +29,7 @@ mod redacted;
 mod socket;
 mod wiped;
 
-pub use generated::{csi, provider, registration};
+pub use generated::{csi, kms_v1beta1, kms_v2, provider, registration};
 pub use socket::{
     Connection, Incoming, MAX_SOCKET_PATH, PrivateSocket, SocketError, SocketFile, connect,
 };

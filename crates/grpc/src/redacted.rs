@@ -6,6 +6,7 @@ use std::fmt::{self, Debug, Formatter};
 use crate::csi::volume_capability::MountVolume;
 use crate::csi::{CreateVolumeRequest, NodePublishVolumeRequest, Volume};
 use crate::provider::{File, MountRequest};
+use crate::{kms_v1beta1, kms_v2};
 
 /// The keys of a map whose values may be secret.
 struct Keys<'a>(&'a BTreeMap<String, String>);
@@ -99,6 +100,44 @@ impl Debug for File {
     }
 }
 
+impl Debug for kms_v2::EncryptRequest {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("EncryptRequest")
+            .field("plaintext", &Bytes(self.plaintext.len()))
+            .field("uid", &self.uid)
+            .finish()
+    }
+}
+
+impl Debug for kms_v2::DecryptResponse {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("DecryptResponse")
+            .field("plaintext", &Bytes(self.plaintext.len()))
+            .finish()
+    }
+}
+
+impl Debug for kms_v1beta1::EncryptRequest {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("EncryptRequest")
+            .field("version", &self.version)
+            .field("plain", &Bytes(self.plain.len()))
+            .finish()
+    }
+}
+
+impl Debug for kms_v1beta1::DecryptResponse {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("DecryptResponse")
+            .field("plain", &Bytes(self.plain.len()))
+            .finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,11 +201,19 @@ mod tests {
             format!("{mount:#?}"),
             format!("{answer:#?}"),
             format!("{answer:?}"),
+            format!("{:?}", kms_v2::EncryptRequest { plaintext: MARKER.into(), uid: "u".into() }),
+            format!("{:?}", kms_v2::DecryptResponse { plaintext: MARKER.into() }),
+            format!(
+                "{:?}",
+                kms_v1beta1::EncryptRequest { version: "v1beta1".into(), plain: MARKER.into() }
+            ),
+            format!("{:?}", kms_v1beta1::DecryptResponse { plain: MARKER.into() }),
         ];
         for text in &texts {
             assert!(!text.contains(MARKER) && !text.contains("112, 108, 97"), "{text}");
         }
         assert!(texts[0].contains("\"clientsecret\"") && texts[0].contains("2000"));
         assert!(texts[3].contains("[12 bytes]") && texts[5].contains("mode: 0o644"));
+        assert!(texts[6..].iter().all(|text| text.contains("[12 bytes]")));
     }
 }

@@ -6,6 +6,7 @@
 use zeroize::Zeroize;
 
 use crate::csi::NodePublishVolumeRequest;
+use crate::{kms_v1beta1, kms_v2};
 use crate::provider::{File, MountRequest};
 
 impl Drop for NodePublishVolumeRequest {
@@ -25,5 +26,29 @@ impl Drop for MountRequest {
 impl Drop for File {
     fn drop(&mut self) {
         self.contents.zeroize();
+    }
+}
+
+impl Drop for kms_v2::EncryptRequest {
+    fn drop(&mut self) {
+        self.plaintext.zeroize();
+    }
+}
+
+impl Drop for kms_v2::DecryptResponse {
+    fn drop(&mut self) {
+        self.plaintext.zeroize();
+    }
+}
+
+impl Drop for kms_v1beta1::EncryptRequest {
+    fn drop(&mut self) {
+        self.plain.zeroize();
+    }
+}
+
+impl Drop for kms_v1beta1::DecryptResponse {
+    fn drop(&mut self) {
+        self.plain.zeroize();
     }
 }
