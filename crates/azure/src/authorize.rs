@@ -14,13 +14,14 @@ use azure_core::http::{Context, Request};
 /// The SDK's own policy keeps a token of its own; ours does not sit a second cache on top of the
 /// credential's, so a rotated or revoked token is never served from here.
 #[derive(Debug)]
-pub(crate) struct Authorize {
+pub struct Authorize {
     credential: Arc<dyn TokenCredential>,
     scope: String,
 }
 
 impl Authorize {
-    pub(crate) fn new(credential: Arc<dyn TokenCredential>, scope: String) -> Self {
+    /// The tokens of `credential` for `scope`, over https only.
+    pub fn new(credential: Arc<dyn TokenCredential>, scope: String) -> Self {
         Self { credential, scope }
     }
 }

@@ -18,6 +18,7 @@ mod transport;
 mod turns;
 
 pub use arm::ArmClient;
+pub use authorize::Authorize;
 pub use breaker::BreakerPolicy;
 pub use call::{CallError, Caller, Reply};
 pub use pace::Rate;
