@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Render(commands::render::Args),
     Identities(commands::identities::Args),
     Node(commands::node::Args),
+    Kms(commands::kms::Args),
     /// Look at credentials
     Credential {
         #[command(subcommand)]
@@ -74,6 +75,7 @@ impl Command {
             #[cfg(feature = "emulator")]
             Self::Azure { .. } => "warn",
             Self::Node(args) => args.default_log_filter(),
+            Self::Kms(args) => args.default_log_filter(),
             _ => "error",
         }
     }
@@ -82,6 +84,7 @@ impl Command {
     pub(crate) const fn logs_json(&self) -> bool {
         match self {
             Self::Node(args) => args.logs_json(),
+            Self::Kms(args) => args.logs_json(),
             _ => false,
         }
     }

@@ -3,8 +3,10 @@
 #[cfg(feature = "emulator")]
 pub(crate) mod azure;
 pub(crate) mod credential;
+mod go_values;
 mod hosted_cluster;
 pub(crate) mod identities;
+pub(crate) mod kms;
 mod kubectl;
 pub(crate) mod node;
 pub(crate) mod render;
@@ -28,6 +30,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         Command::Up(args) => block_on(up::run(args, environment)),
         Command::Render(args) => render::run(&args),
         Command::Identities(args) => block_on(identities::run(args, environment)),
+        Command::Kms(args) => block_on_threads(KMS_THREADS, kms::run(args, environment)),
         Command::Node(args) => block_on_threads(NODE_THREADS, node::run(args, environment)),
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
@@ -53,6 +56,9 @@ fn block_on_threads(most: usize, work: impl Future<Output = CommandResult>) -> C
 
 /// The node plugin waits for others almost always, and each thread costs memory on every node.
 const NODE_THREADS: usize = 4;
+
+/// The KMS plugin waits for the vault almost always.
+const KMS_THREADS: usize = 2;
 
 /// How long blocking work may go on after a command has ended.
 const LONGEST_REST: Duration = Duration::from_secs(2);

@@ -23,6 +23,14 @@ pub(crate) struct Environment {
     pub(crate) kubeconfigs: Vec<PathBuf>,
     /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for the instance metadata service.
     pub(crate) managed_identity_host: Option<String>,
+    /// `AZURE_CLIENT_ID`, as the workload identity webhook sets it.
+    pub(crate) azure_client_id: Option<String>,
+    /// `AZURE_TENANT_ID`, the same.
+    pub(crate) azure_tenant_id: Option<String>,
+    /// `AZURE_FEDERATED_TOKEN_FILE`, the same.
+    pub(crate) azure_federated_token_file: Option<PathBuf>,
+    /// `AZURE_AUTHORITY_HOST`, the same.
+    pub(crate) azure_authority_host: Option<String>,
     /// `LANYARD_CRASH_AT`: the step at which the process kills itself.
     #[cfg(feature = "crash-points")]
     pub(crate) crash_at: Option<String>,
@@ -55,6 +63,10 @@ impl Environment {
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),
             kubeconfigs: kubeconfigs(),
             managed_identity_host: text("AZURE_POD_IDENTITY_AUTHORITY_HOST"),
+            azure_client_id: text("AZURE_CLIENT_ID"),
+            azure_tenant_id: text("AZURE_TENANT_ID"),
+            azure_federated_token_file: text("AZURE_FEDERATED_TOKEN_FILE").map(PathBuf::from),
+            azure_authority_host: text("AZURE_AUTHORITY_HOST"),
             #[cfg(feature = "crash-points")]
             crash_at: text("LANYARD_CRASH_AT"),
             #[cfg(feature = "crash-points")]

@@ -265,7 +265,13 @@ fn finish(
             }
             reply.with_header("cache-control", "no-store, no-cache")
         }
-        Some(Service::KeyVault) => reply.with_header("cache-control", "no-cache"),
+        Some(Service::KeyVault) => {
+            let vault = state.world.vaults.at_host(&request.host);
+            let region = vault.map_or("", |vault| vault.location.as_str()).to_owned();
+            reply
+                .with_header("x-ms-keyvault-region", region)
+                .with_header("cache-control", "no-cache")
+        }
         _ => reply,
     }
 }

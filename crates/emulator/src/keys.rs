@@ -1,5 +1,7 @@
 //! Private keys and other secrets of the world: they can be stored, and cannot be printed.
 
+mod encryption;
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::RSAPublicKey;
 use zeroize::Zeroizing;
+
+pub(crate) use self::encryption::{Padding, RsaNumbers};
 
 /// A text that is never printed, such as a client secret or the value of a vault secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -55,6 +59,15 @@ pub enum KeyError {
     /// No key could be generated.
     #[error("an RSA key could not be generated")]
     Generation,
+    /// No keys of that size are made.
+    #[error("an RSA key has 2048, 3072 or 4096 bits, not {bits}")]
+    Size {
+        /// The size that was asked for.
+        bits: u32,
+    },
+    /// Numbers do not belong together.
+    #[error("the numbers are not those of one RSA key")]
+    Numbers,
     /// The key could not be written or read.
     #[error("an RSA key is not valid PKCS#8")]
     Encoding,

@@ -6,8 +6,8 @@
 use zeroize::Zeroize;
 
 use crate::csi::NodePublishVolumeRequest;
-use crate::{kms_v1beta1, kms_v2};
 use crate::provider::{File, MountRequest};
+use crate::{kms_v1beta1, kms_v2};
 
 impl Drop for NodePublishVolumeRequest {
     fn drop(&mut self) {

@@ -5,7 +5,6 @@ mod beside;
 mod claim;
 mod counted_client;
 mod flags;
-mod go_values;
 mod kubernetes;
 #[cfg(feature = "crash-points")]
 mod later;

@@ -241,7 +241,7 @@ impl Seed<'_> {
             x: URL_SAFE_NO_PAD.encode(x),
             y: URL_SAFE_NO_PAD.encode(y),
         };
-        let content = KeyContent { key: VaultKey::Curve(point), managed: false };
+        let content = KeyContent { key: VaultKey::Curve(point), managed: false, operations: None };
         let (id, attributes) = (self.ids.hex32(), Attributes::new(self.now));
         let (host, vault) = self.guest_vault()?;
         vault
@@ -279,7 +279,7 @@ impl Seed<'_> {
             subject: format!("CN={SUBJECT_NAME}"),
             secret_type: content_type.to_owned(),
         };
-        let key = KeyContent { key: key.clone().into(), managed: true };
+        let key = KeyContent { key: key.clone().into(), managed: true, operations: None };
         let (host, vault) = self.guest_vault()?;
         vault
             .secrets

@@ -67,7 +67,8 @@ impl Seed<'_> {
         name: &SecretName,
         id: String,
     ) -> Result<(), SeedError> {
-        let content = KeyContent { key: self.keys.take()?.into(), managed: false };
+        let content =
+            KeyContent { key: self.keys.take()?.into(), managed: false, operations: None };
         let version =
             Version { id, attributes: Attributes::new(self.now), tags: BTreeMap::new(), content };
         let host = self.vault_host(vault);

@@ -5,6 +5,7 @@
 
 mod changes;
 mod federation;
+mod keys;
 mod listing;
 mod time;
 
@@ -120,6 +121,13 @@ pub(crate) const OPERATIONS: &[&[Operation]] = &[&[
         path: "/lanyard/v1/role-assignments",
         support: Support::Full,
         handler: |call| guarded(call, federation::assign_role),
+    },
+    Operation {
+        id: "Keys_Put",
+        method: Method::PUT,
+        path: "/lanyard/v1/keys",
+        support: Support::Full,
+        handler: |call| guarded(call, keys::put),
     },
     Operation {
         id: "Clock_Get",

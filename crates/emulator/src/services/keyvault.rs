@@ -6,6 +6,7 @@
 
 mod certificates;
 mod gate;
+mod key_operations;
 mod keys;
 mod kind;
 mod objects;
@@ -17,6 +18,7 @@ mod vault;
 use http::Method;
 
 pub(crate) use gate::object_scope;
+pub(crate) use keys::{KeyBirth, KeyMaterial};
 pub(crate) use kind::ObjectKind;
 pub(crate) use secrets::MAX_VALUE_BYTES;
 pub(crate) use shelf::{Attributes, Recoverable, Shelf, Version};
@@ -60,6 +62,30 @@ const KEYS: &[Operation] = &[
     full("GetKeyVersions", Method::GET, "/keys/{name}/versions", objects::versions::<KeyContent>),
     full("GetKey", Method::GET, "/keys/{name}", objects::read::<KeyContent>),
     full("GetKeyVersion", Method::GET, "/keys/{name}/{version}", objects::read::<KeyContent>),
+    Operation {
+        id: "CreateKey",
+        method: Method::POST,
+        path: "/keys/{name}/create",
+        support: Support::Partial("RSA keys only; no HSM, no release policy"),
+        handler: keys::create,
+    },
+    Operation {
+        id: "ImportKey",
+        method: Method::PUT,
+        path: "/keys/{name}",
+        support: Support::Partial("RSA keys only; no HSM, no release policy"),
+        handler: keys::import,
+    },
+    full("UpdateKey", Method::PATCH, "/keys/{name}/{version}", keys::update),
+    full("UpdateKeyLatest", Method::PATCH, "/keys/{name}", keys::update),
+    used("Encrypt", "/keys/{name}/{version}/encrypt", key_operations::encrypt),
+    used("Decrypt", "/keys/{name}/{version}/decrypt", key_operations::decrypt),
+    used("WrapKey", "/keys/{name}/{version}/wrapkey", key_operations::wrap),
+    used("UnwrapKey", "/keys/{name}/{version}/unwrapkey", key_operations::unwrap),
+    used("EncryptLatest", "/keys/{name}/encrypt", key_operations::encrypt),
+    used("DecryptLatest", "/keys/{name}/decrypt", key_operations::decrypt),
+    used("WrapKeyLatest", "/keys/{name}/wrapkey", key_operations::wrap),
+    used("UnwrapKeyLatest", "/keys/{name}/unwrapkey", key_operations::unwrap),
 ];
 
 const CERTIFICATES: &[Operation] = &[
@@ -86,5 +112,12 @@ const fn partial(id: &'static str, path: &'static str, handler: Handler) -> Oper
     Operation { id, method: Method::GET, path, support, handler }
 }
 
+const fn used(id: &'static str, path: &'static str, handler: Handler) -> Operation {
+    let support = Support::Partial("RSA keys with RSA-OAEP-256, RSA-OAEP and RSA1_5");
+    Operation { id, method: Method::POST, path, support, handler }
+}
+
+#[cfg(test)]
+mod key_tests;
 #[cfg(test)]
 mod tests;

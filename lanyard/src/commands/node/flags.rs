@@ -11,8 +11,8 @@ use lanyard_node::rotation::PollInterval;
 use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::Cloud;
 
-use super::go_values::{Endpoint, GoBool, GoDuration};
 use super::quantity::MemoryQuantity;
+use crate::commands::go_values::{Endpoint, GoBool, GoDuration};
 
 /// Everything that `lanyard node` can be told.
 #[derive(Debug, clap::Args)]

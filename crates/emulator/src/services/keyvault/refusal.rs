@@ -73,6 +73,13 @@ pub(crate) enum Refusal<'a> {
         /// The name.
         name: &'a str,
     },
+    /// The key may not be used for this, or not now.
+    Forbidden {
+        /// The operation, such as `encrypt`.
+        operation: &'a str,
+        /// Why not.
+        because: KeyRestriction,
+    },
     /// The name belongs to a deleted object.
     Recoverable {
         /// The kind of object.
@@ -87,6 +94,39 @@ pub(crate) enum Refusal<'a> {
     },
     /// The request is not well-formed.
     BadParameter(String),
+}
+
+/// Why a key is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyRestriction {
+    /// It is disabled.
+    Disabled,
+    /// `nbf` is to come.
+    NotYetValid,
+    /// `exp` has passed.
+    Expired,
+    /// It is not one of the key's operations.
+    NotPermitted,
+}
+
+impl KeyRestriction {
+    const fn code(self) -> &'static str {
+        match self {
+            Self::Disabled => "KeyDisabled",
+            Self::NotYetValid => "KeyNotYetValid",
+            Self::Expired => "KeyExpired",
+            Self::NotPermitted => "KeyOperationForbidden",
+        }
+    }
+
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Disabled => "the key is disabled",
+            Self::NotYetValid => "the key is not valid yet",
+            Self::Expired => "the key has expired",
+            Self::NotPermitted => "it is not one of the key's operations",
+        }
+    }
 }
 
 impl Refusal<'_> {
@@ -128,6 +168,9 @@ impl Refusal<'_> {
             Self::NotFound { kind, .. } => (StatusCode::NOT_FOUND, kind.not_found_code(), None),
             Self::Disabled { kind, .. } => {
                 (StatusCode::FORBIDDEN, "Forbidden", Some(format!("{}Disabled", kind.title())))
+            }
+            Self::Forbidden { because, .. } => {
+                (StatusCode::FORBIDDEN, "Forbidden", inner(because.code()))
             }
             Self::Recoverable { .. } => {
                 (StatusCode::CONFLICT, "Conflict", inner("ObjectIsDeletedButRecoverable"))
@@ -172,6 +215,9 @@ impl Refusal<'_> {
             }
             Self::Disabled { kind, name } => {
                 format!("The {} `{name}` is disabled: get is not allowed.", kind.noun())
+            }
+            Self::Forbidden { operation, because } => {
+                format!("The operation {operation} is not allowed: {}.", because.reason())
             }
             Self::Recoverable { kind, name } => format!(
                 "The {} `{name}` is deleted and can be recovered; until it is purged its name cannot be used.",

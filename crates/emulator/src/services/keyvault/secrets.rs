@@ -40,8 +40,9 @@ struct UpdateBody {
     tags: Option<BTreeMap<String, String>>,
 }
 
+/// The attributes that a client may set, of secrets and of keys.
 #[derive(Deserialize, Default)]
-struct AttributesBody {
+pub(super) struct AttributesBody {
     enabled: Option<bool>,
     nbf: Option<i64>,
     exp: Option<i64>,
@@ -223,7 +224,12 @@ fn refuse_managed(vault: &Vault, name: &str) -> Result<(), Reply> {
 }
 
 impl AttributesBody {
-    fn apply(&self, mut attributes: Attributes, now: Timestamp) -> Result<Attributes, Reply> {
+    /// The attributes with what was sent, changed at `now`.
+    pub(super) fn apply(
+        &self,
+        mut attributes: Attributes,
+        now: Timestamp,
+    ) -> Result<Attributes, Reply> {
         attributes.enabled = self.enabled.unwrap_or(attributes.enabled);
         attributes.not_before = stamp("nbf", self.nbf)?.or(attributes.not_before);
         attributes.expires = stamp("exp", self.exp)?.or(attributes.expires);
@@ -239,13 +245,15 @@ fn stamp(name: &str, seconds: Option<i64>) -> Result<Option<Timestamp>, Reply> {
         .map_err(|error| bad(format!("`attributes.{name}` is no time in seconds: {error}")))
 }
 
-fn body<T: serde::de::DeserializeOwned>(call: &Call<'_>) -> Result<T, Reply> {
+/// The body of a call; the refusal repeats nothing of it.
+pub(super) fn body<T: serde::de::DeserializeOwned>(call: &Call<'_>) -> Result<T, Reply> {
     // The parser's message may quote what it read, which may be a value: say where, not what.
     call.request.json().map_err(|error| {
         bad(format!("the body is not the JSON that is expected, at column {}", error.column()))
     })
 }
 
-fn bad(message: String) -> Reply {
+/// The refusal of a request that is not well-formed.
+pub(super) fn bad(message: String) -> Reply {
     Refusal::BadParameter(message).reply()
 }

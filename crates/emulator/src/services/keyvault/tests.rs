@@ -410,7 +410,7 @@ fn a_vault_that_is_not_there_is_no_vault_and_backup_is_not_implemented() {
     assert_eq!(codes(&reply), refused(404, "VaultNotFound", ""));
     let reply = visit.ask(visit.guest, "POST", "/secrets/a/backup", "");
     assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
-    let reply = visit.ask(visit.guest, "POST", "/keys/a/0123/encrypt", "{}");
+    let reply = visit.ask(visit.guest, "POST", "/keys/a/0123/sign", "{}");
     assert_eq!(reply.status, StatusCode::NOT_IMPLEMENTED);
 }
 

@@ -109,10 +109,13 @@ pub(crate) struct KeyContent {
     pub(crate) key: VaultKey,
     /// Whether a certificate made this key.
     pub(crate) managed: bool,
+    /// What it may be used for (`key_ops`); nothing is everything that its kind can do.
+    #[serde(default)]
+    pub(crate) operations: Option<Vec<String>>,
 }
 
-/// A key of a vault. Private parts are kept only where something else of the world signs with them:
-/// no client can.
+/// A key of a vault. RSA keys encrypt and decrypt; of a curve's keys the private part is not kept,
+/// because no client can sign.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum VaultKey {

@@ -1,0 +1,203 @@
+//! Encryption with RSA keys, and keys from their numbers.
+
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::rsa::{
+    KeyPairComponents, KeySize, OAEP_SHA1_MGF1SHA1, OAEP_SHA256_MGF1SHA256, OaepAlgorithm,
+    OaepPrivateDecryptingKey, OaepPublicEncryptingKey, Pkcs1PrivateDecryptingKey,
+    Pkcs1PublicEncryptingKey, PrivateDecryptingKey, PublicKeyComponents,
+};
+use aws_lc_rs::signature::RsaKeyPair;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use zeroize::Zeroizing;
+
+use super::{KeyError, RsaKey, SecretText};
+
+/// How a text is padded before RSA (RFC 8017, 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Padding {
+    /// `RSA-OAEP-256`: SHA-256 for hash and mask, an empty label.
+    OaepSha256,
+    /// `RSA-OAEP`: the same with SHA-1.
+    OaepSha1,
+    /// `RSA1_5`.
+    Pkcs1,
+}
+
+impl Padding {
+    /// The padding of an algorithm of JSON Web Encryption (RFC 7518, 4.1).
+    pub(crate) fn of_algorithm(name: &str) -> Option<Self> {
+        match name {
+            "RSA-OAEP-256" => Some(Self::OaepSha256),
+            "RSA-OAEP" => Some(Self::OaepSha1),
+            "RSA1_5" => Some(Self::Pkcs1),
+            _ => None,
+        }
+    }
+
+    const fn oaep(self) -> Option<&'static OaepAlgorithm> {
+        match self {
+            Self::OaepSha256 => Some(&OAEP_SHA256_MGF1SHA256),
+            Self::OaepSha1 => Some(&OAEP_SHA1_MGF1SHA1),
+            Self::Pkcs1 => None,
+        }
+    }
+}
+
+/// The private numbers of an RSA key as a JSON Web Key has them (RFC 7518, 6.3): base64url.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RsaNumbers {
+    n: String,
+    e: String,
+    d: SecretText,
+    p: SecretText,
+    q: SecretText,
+    dp: SecretText,
+    dq: SecretText,
+    qi: SecretText,
+}
+
+impl RsaKey {
+    /// A new key of so many bits.
+    ///
+    /// # Errors
+    /// If there are no keys of that size, or the random source fails.
+    pub(crate) fn generate_sized(bits: u32) -> Result<Self, KeyError> {
+        let size = match bits {
+            2048 => KeySize::Rsa2048,
+            3072 => KeySize::Rsa3072,
+            4096 => KeySize::Rsa4096,
+            _ => return Err(KeyError::Size { bits }),
+        };
+        let pair = RsaKeyPair::generate(size).map_err(|Unspecified| KeyError::Generation)?;
+        Self::of_pair(pair)
+    }
+
+    /// A key from its numbers.
+    ///
+    /// # Errors
+    /// If they are not the numbers of one key.
+    pub(crate) fn from_numbers(numbers: &RsaNumbers) -> Result<Self, KeyError> {
+        let private = |text: &SecretText| number(text.expose());
+        let components = KeyPairComponents {
+            public_key: PublicKeyComponents { n: number(&numbers.n)?, e: number(&numbers.e)? },
+            d: private(&numbers.d)?,
+            p: private(&numbers.p)?,
+            q: private(&numbers.q)?,
+            dP: private(&numbers.dp)?,
+            dQ: private(&numbers.dq)?,
+            qInv: private(&numbers.qi)?,
+        };
+        let pair =
+            RsaKeyPair::from_components(&components).map_err(|_rejected| KeyError::Numbers)?;
+        Self::of_pair(pair)
+    }
+
+    fn of_pair(pair: RsaKeyPair) -> Result<Self, KeyError> {
+        let der = pair.as_der().map_err(|Unspecified| KeyError::Encoding)?;
+        Ok(Self::from_pkcs8(der.as_ref().to_vec()))
+    }
+
+    /// Encrypts a text that is short enough for the key and the padding; otherwise nothing.
+    ///
+    /// # Errors
+    /// If the stored key is not readable.
+    pub(crate) fn encrypt(
+        &self,
+        padding: Padding,
+        plaintext: &[u8],
+    ) -> Result<Option<Vec<u8>>, KeyError> {
+        let key = self.private()?.public_key();
+        let mut ciphertext = vec![0; key.key_size_bytes()];
+        let written = match padding.oaep() {
+            Some(algorithm) => OaepPublicEncryptingKey::new(key)
+                .and_then(|key| Ok(key.encrypt(algorithm, plaintext, &mut ciphertext, None)?.len()))
+                .ok(),
+            None => Pkcs1PublicEncryptingKey::new(key)
+                .and_then(|key| Ok(key.encrypt(plaintext, &mut ciphertext)?.len()))
+                .ok(),
+        };
+        Ok(written.map(|_| ciphertext))
+    }
+
+    /// Decrypts what was encrypted with this key and padding; otherwise nothing.
+    ///
+    /// # Errors
+    /// If the stored key is not readable.
+    pub(crate) fn decrypt(
+        &self,
+        padding: Padding,
+        ciphertext: &[u8],
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, KeyError> {
+        let key = self.private()?;
+        let mut plaintext = Zeroizing::new(vec![0; key.key_size_bytes()]);
+        let written = match padding.oaep() {
+            Some(algorithm) => OaepPrivateDecryptingKey::new(key)
+                .and_then(|key| Ok(key.decrypt(algorithm, ciphertext, &mut plaintext, None)?.len()))
+                .ok(),
+            None => Pkcs1PrivateDecryptingKey::new(key)
+                .and_then(|key| Ok(key.decrypt(ciphertext, &mut plaintext)?.len()))
+                .ok(),
+        };
+        Ok(written.map(|length| {
+            plaintext.truncate(length);
+            plaintext
+        }))
+    }
+
+    fn private(&self) -> Result<PrivateDecryptingKey, KeyError> {
+        PrivateDecryptingKey::from_pkcs8(self.pkcs8()).map_err(|_rejected| KeyError::Encoding)
+    }
+}
+
+/// The bytes of a number, without leading zeros.
+fn number(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).map(Zeroizing::new);
+    let bytes = bytes.map_err(|_malformed| KeyError::Numbers)?;
+    let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
+    Ok(Zeroizing::new(bytes[start..].to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_encrypted_decrypts_under_the_same_key_and_padding_only() {
+        let (key, other) = (crate::testing::client_key(), crate::testing::foreign_key());
+        let paddings = [Padding::OaepSha256, Padding::OaepSha1, Padding::Pkcs1];
+        for padding in paddings {
+            let ciphertext = key.encrypt(padding, b"seed").unwrap().unwrap();
+            assert_eq!(ciphertext.len(), 256);
+            let plaintext = key.decrypt(padding, &ciphertext).unwrap().unwrap();
+            assert_eq!(plaintext.as_slice(), b"seed");
+            if padding != Padding::Pkcs1 {
+                assert!(other.decrypt(padding, &ciphertext).unwrap().is_none(), "{padding:?}");
+            }
+            let mut flipped = ciphertext.clone();
+            flipped[100] ^= 1;
+            let decrypted = key.decrypt(padding, &flipped).unwrap();
+            assert!(decrypted.is_none_or(|text| text.as_slice() != b"seed"), "{padding:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_may_be_as_long_as_the_padding_leaves() {
+        let key = crate::testing::client_key();
+        for (padding, most) in
+            [(Padding::OaepSha256, 190), (Padding::OaepSha1, 214), (Padding::Pkcs1, 245)]
+        {
+            assert!(key.encrypt(padding, &vec![7; most]).unwrap().is_some(), "{padding:?}");
+            assert!(key.encrypt(padding, &vec![7; most + 1]).unwrap().is_none(), "{padding:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_sizes_of_the_service_are_made() {
+        for bits in [512, 1024, 2047, 8192] {
+            assert!(matches!(RsaKey::generate_sized(bits), Err(KeyError::Size { .. })), "{bits}");
+        }
+    }
+}

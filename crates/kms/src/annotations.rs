@@ -1,0 +1,240 @@
+//! What is kept in etcd beside a ciphertext of version 2, and how it is judged before decryption.
+//!
+//! Names, values, order and texts are those of kubernetes-kms v0.11.0 and its OpenShift fork.
+
+use std::collections::BTreeMap;
+
+use crate::algorithm::Algorithm;
+use crate::key::PinnedKey;
+use crate::layout::Layout;
+
+/// Annotations of a ciphertext: DNS names with bytes.
+pub type Annotations = BTreeMap<String, Vec<u8>>;
+
+const DATE: &str = "date.azure.akv.io";
+const REQUEST_ID: &str = "x-ms-request-id.azure.akv.io";
+const REGION: &str = "x-ms-keyvault-region.azure.akv.io";
+const VERSION: &str = "version.azure.akv.io";
+const ALGORITHM: &str = "algorithm.azure.akv.io";
+
+/// The version of the annotations.
+const FORMAT: &str = "1";
+
+/// The only algorithm of version 2 of the KMS API.
+const SEALED_WITH: Algorithm = Algorithm::RsaOaep256;
+
+/// What the vault's reply says about itself; what it does not say is empty.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReplyStamps {
+    /// `Date`.
+    pub date: String,
+    /// `x-ms-request-id`.
+    pub request_id: String,
+    /// `x-ms-keyvault-region`.
+    pub region: String,
+}
+
+/// A ciphertext is not one of this plugin's key. The texts are those that operators of the other
+/// plugins search their logs for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SealError {
+    /// There are no annotations.
+    #[error("invalid annotations, annotations cannot be empty")]
+    Bare,
+    /// Another key, or another version of the key, encrypted it.
+    #[error("key id {got} does not match expected key id {expected} used for encryption")]
+    Key {
+        /// The id beside the ciphertext.
+        got: String,
+        /// The id of this plugin's key.
+        expected: String,
+    },
+    /// It was encrypted with another algorithm.
+    #[error("algorithm {got} does not match expected algorithm {SEALED_WITH} used for encryption")]
+    Algorithm {
+        /// The algorithm beside the ciphertext.
+        got: String,
+    },
+    /// Its annotations are of another version.
+    #[error("version {got} does not match expected version {FORMAT} used for encryption")]
+    Version {
+        /// The version beside the ciphertext.
+        got: String,
+    },
+}
+
+impl SealError {
+    /// What to do next.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Key { .. } => {
+                "let a plugin serve the key that encrypted it, under the provider name in etcd, beside this one"
+            }
+            Self::Bare | Self::Algorithm { .. } | Self::Version { .. } => {
+                "compare the object's bytes in etcd with a backup: this is no ciphertext of a Key Vault plugin"
+            }
+        }
+    }
+}
+
+/// The annotations of a new ciphertext. The fork lost three of the five with its client library.
+pub fn desired_annotations(layout: Layout, stamps: &ReplyStamps) -> Annotations {
+    let both = [(VERSION, FORMAT), (ALGORITHM, SEALED_WITH.name())];
+    let upstream = [
+        (DATE, stamps.date.as_str()),
+        (REQUEST_ID, stamps.request_id.as_str()),
+        (REGION, stamps.region.as_str()),
+    ];
+    let more = match layout {
+        Layout::Upstream => &upstream[..],
+        Layout::OpenShift => &[],
+    };
+    let all = both.iter().chain(more);
+    all.map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_vec())).collect()
+}
+
+/// Whether a ciphertext with this id and these annotations is one of `key`'s. Annotations that are
+/// not known are not looked at.
+///
+/// # Errors
+///
+/// [`SealError`] with the first thing that does not fit, in the order of the other plugins.
+pub fn check_seal(
+    key: &PinnedKey,
+    key_id: &str,
+    annotations: &Annotations,
+) -> Result<(), SealError> {
+    if annotations.is_empty() {
+        return Err(SealError::Bare);
+    }
+    if key_id != key.id() {
+        return Err(SealError::Key {
+            got: shown(key_id.as_bytes()),
+            expected: key.id().to_owned(),
+        });
+    }
+    let value = |name| annotations.get(name).map(Vec::as_slice).unwrap_or_default();
+    if value(ALGORITHM) != SEALED_WITH.name().as_bytes() {
+        return Err(SealError::Algorithm { got: shown(value(ALGORITHM)) });
+    }
+    if value(VERSION) != FORMAT.as_bytes() {
+        return Err(SealError::Version { got: shown(value(VERSION)) });
+    }
+    Ok(())
+}
+
+/// The beginning of what came, as one readable line.
+fn shown(bytes: &[u8]) -> String {
+    const MOST: usize = 128;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MOST)]);
+    text.chars().map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_vocabulary::Cloud;
+
+    use super::*;
+    use crate::key::VaultKind;
+
+    fn key() -> PinnedKey {
+        let [vault, name] = ["example", "mykey"];
+        PinnedKey::new(
+            Cloud::Public.endpoints().unwrap(),
+            VaultKind::Vault,
+            vault.parse().unwrap(),
+            name.parse().unwrap(),
+            "ABCD".parse().unwrap(),
+        )
+    }
+
+    fn good() -> Annotations {
+        desired_annotations(Layout::OpenShift, &ReplyStamps::default())
+    }
+
+    fn with(name: &str, value: Option<&str>) -> Annotations {
+        let mut annotations = good();
+        match value {
+            Some(value) => annotations.insert(name.to_owned(), value.into()),
+            None => annotations.remove(name),
+        };
+        annotations
+    }
+
+    #[test]
+    fn each_layout_writes_its_annotations_and_an_absent_header_leaves_its_key() {
+        let stamps = ReplyStamps { date: "Sat".to_owned(), ..ReplyStamps::default() };
+        let upstream = desired_annotations(Layout::Upstream, &stamps);
+        let pairs: Vec<_> = upstream
+            .iter()
+            .map(|(name, value)| (name.as_str(), std::str::from_utf8(value).unwrap()))
+            .collect();
+        let expected = [
+            ("algorithm.azure.akv.io", "RSA-OAEP-256"),
+            ("date.azure.akv.io", "Sat"),
+            ("version.azure.akv.io", "1"),
+            ("x-ms-keyvault-region.azure.akv.io", ""),
+            ("x-ms-request-id.azure.akv.io", ""),
+        ];
+        assert_eq!(pairs, expected);
+        let openshift = desired_annotations(Layout::OpenShift, &stamps);
+        let names: Vec<_> = openshift.keys().map(String::as_str).collect();
+        assert_eq!(names, ["algorithm.azure.akv.io", "version.azure.akv.io"]);
+    }
+
+    #[test]
+    fn the_first_thing_that_does_not_fit_is_told_in_the_words_of_the_other_plugins() {
+        let key = key();
+        let id = key.id();
+        let cases = [
+            (id, Annotations::new(), "invalid annotations, annotations cannot be empty"),
+            ("other", Annotations::new(), "invalid annotations, annotations cannot be empty"),
+            (
+                "other",
+                with(ALGORITHM, None),
+                "key id other does not match expected key id 567d783db3043fe298fe0d9eeedb0029a3815cdd4fe4b059d018c91e6acffe3b used for encryption",
+            ),
+            (
+                id,
+                with(ALGORITHM, None),
+                "algorithm  does not match expected algorithm RSA-OAEP-256 used for encryption",
+            ),
+            (
+                id,
+                with(ALGORITHM, Some("RSA1_5")),
+                "algorithm RSA1_5 does not match expected algorithm RSA-OAEP-256 used for encryption",
+            ),
+            (
+                id,
+                with(VERSION, Some("2")),
+                "version 2 does not match expected version 1 used for encryption",
+            ),
+            (
+                id,
+                with(VERSION, None),
+                "version  does not match expected version 1 used for encryption",
+            ),
+        ];
+        for (key_id, annotations, expected) in cases {
+            let error = check_seal(&key, key_id, &annotations).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_looked_at() {
+        let key = key();
+        assert_eq!(check_seal(&key, key.id(), &good()), Ok(()));
+        let more = with("later.azure.akv.io", Some("anything"));
+        assert_eq!(check_seal(&key, key.id(), &more), Ok(()));
+    }
+
+    #[test]
+    fn what_came_is_shown_cut_and_on_one_line() {
+        let key = key();
+        let long = with(VERSION, Some(&format!("a\n{}", "b".repeat(500))));
+        let text = check_seal(&key, key.id(), &long).unwrap_err().to_string();
+        assert!(text.len() < 256 && !text.contains('\n'), "{text}");
+    }
+}

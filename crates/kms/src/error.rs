@@ -1,0 +1,240 @@
+//! Why something was not encrypted or decrypted.
+
+use std::fmt;
+use std::time::Duration;
+
+use lanyard_azure::CoolingCause;
+use lanyard_credential::TokenError;
+
+use crate::annotations::SealError;
+use crate::identity::file_hint;
+use crate::layout::LayoutError;
+
+/// The vault did not do what was asked. No variant holds a value that went to it or came from it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VaultError {
+    /// There is no token to ask with.
+    #[error("no token for the vault")]
+    Token {
+        /// Why.
+        #[source]
+        source: azure_core::Error,
+    },
+    /// The vault does not accept the token (401).
+    #[error("the vault does not accept the token: {0}")]
+    Unauthorized(VaultReply),
+    /// The key is disabled, expired or not valid yet (403).
+    #[error("the key cannot be used: {0}")]
+    Restricted(VaultReply),
+    /// The identity may not use the key (403).
+    #[error("the vault forbids it: {0}")]
+    Forbidden(VaultReply),
+    /// There is no such key or version (404).
+    #[error("the vault has no such key: {0}")]
+    NotFound(VaultReply),
+    /// The vault throttles (429).
+    #[error("the vault throttles: {reply}")]
+    Throttled {
+        /// What came back.
+        reply: VaultReply,
+        /// For how long it wants to be left alone.
+        wait: Option<Duration>,
+    },
+    /// The vault failed (408, 5xx).
+    #[error("the vault failed: {reply}")]
+    Failed {
+        /// What came back.
+        reply: VaultReply,
+        /// For how long it wants to be left alone.
+        wait: Option<Duration>,
+    },
+    /// The vault refused the request (any other status).
+    #[error("the vault refused: {0}")]
+    Refused(VaultReply),
+    /// The vault was not asked, because it is left alone.
+    #[error("the vault {because} for another {} s", remaining.as_secs())]
+    LeftAlone {
+        /// Why.
+        because: CoolingCause,
+        /// For how long.
+        remaining: Duration,
+    },
+    /// No reply came.
+    #[error("no reply from the vault")]
+    Unreachable {
+        /// What broke.
+        #[source]
+        source: azure_core::Error,
+    },
+    /// No reply came in time.
+    #[error("no reply from the vault within {} ms", after.as_millis())]
+    TimedOut {
+        /// How long was waited.
+        after: Duration,
+    },
+    /// The reply is not what a vault sends.
+    #[error("the reply is not what a vault sends: {problem}")]
+    Malformed {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+}
+
+/// What the vault said when it refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VaultReply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The inner code, or the outer one, or nothing.
+    pub code: Option<String>,
+    /// The words, cut and without what looks like a token.
+    pub message: String,
+}
+
+impl fmt::Display for VaultReply {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, code, message } = self;
+        match code {
+            Some(code) => write!(formatter, "{status} {code}: {message}"),
+            None => write!(formatter, "{status}: {message}"),
+        }
+    }
+}
+
+impl VaultError {
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Token { source } => {
+                return file_hint(source).or_else(|| TokenError::of(source)?.hint());
+            }
+            Self::Unauthorized(_) => {
+                "compare the tenant of the identity with the vault's, and the cloud in the configuration file"
+            }
+            Self::Restricted(_) => {
+                "enable this version of the key, or give it another date, until nothing is encrypted with it"
+            }
+            Self::Forbidden(_) => {
+                "give the identity `Key Vault Crypto User` on the key, or the access policy `encrypt` and `decrypt`, and wait up to 10 minutes"
+            }
+            Self::NotFound(_) => {
+                "check --keyvault-name, --key-name and --key-version; a deleted key can be recovered"
+            }
+            Self::Refused(_) => {
+                "see the code of the vault; the key has to be an RSA key with `encrypt` and `decrypt`"
+            }
+            Self::Throttled { .. } | Self::LeftAlone { .. } => {
+                "see who else uses the vault: all its clients share one limit"
+            }
+            Self::Failed { .. } => "see the state of Key Vault in the region",
+            Self::Unreachable { .. } | Self::TimedOut { .. } => {
+                "check HTTPS_PROXY, DNS, the trusted roots and the vault's firewall"
+            }
+            Self::Malformed { .. } => "check that no gateway answers in the vault's place",
+        };
+        Some(text.to_owned())
+    }
+
+    /// A word for it, as a label: there are few.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Token { .. } => "token",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Restricted(_) => "key-restricted",
+            Self::Forbidden(_) => "forbidden",
+            Self::NotFound(_) => "not-found",
+            Self::Throttled { .. } | Self::LeftAlone { .. } => "throttled",
+            Self::Failed { .. } => "vault-failed",
+            Self::Refused(_) => "refused",
+            Self::Unreachable { .. } => "unreachable",
+            Self::TimedOut { .. } => "timed-out",
+            Self::Malformed { .. } => "malformed",
+        }
+    }
+
+    /// Whether it may pass by itself within a request, and what the vault wants to be waited
+    /// for. Encrypting and decrypting change nothing, so both may be asked again whatever broke.
+    pub const fn passes(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled { wait, .. } | Self::Failed { wait, .. } => match wait {
+                Some(wait) => Some(*wait),
+                None => Some(Duration::ZERO),
+            },
+            Self::LeftAlone { remaining, .. } => Some(*remaining),
+            Self::Unreachable { .. } | Self::TimedOut { .. } => Some(Duration::ZERO),
+            _ => None,
+        }
+    }
+}
+
+/// The plugin did not do what the API server asked. The beginnings of the texts are those of the
+/// other plugins.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PluginError {
+    /// The ciphertext is not one of this key's.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// The ciphertext has no layout that is known; the vault was not asked.
+    #[error("failed to decrypt, error")]
+    Layout(#[source] LayoutError),
+    /// The vault did not encrypt.
+    #[error("failed to encrypt, error")]
+    Encrypt(#[source] VaultError),
+    /// What the vault encrypted is no ciphertext.
+    #[error("failed to encrypt, error")]
+    Ciphertext(#[source] LayoutError),
+    /// The vault encrypted with a key of another name.
+    #[error(
+        "key id initialized does not match with the key id from encryption result, expected: {expected}, got: {got}"
+    )]
+    KeyId {
+        /// The id of this plugin's key.
+        expected: String,
+        /// The `kid` of the vault's reply.
+        got: String,
+    },
+    /// The vault did not decrypt.
+    #[error("failed to decrypt, error")]
+    Decrypt(#[source] VaultError),
+    /// What the vault decrypted is not encoded as it was.
+    #[error("failed to base64 decode result, error")]
+    Plaintext(#[source] LayoutError),
+    /// The vault decrypted something else than it had encrypted.
+    #[error("the vault decrypted something else than it had encrypted")]
+    Mismatch,
+}
+
+impl PluginError {
+    /// What to do next.
+    pub fn hint(&self) -> Option<String> {
+        let text = match self {
+            Self::Encrypt(error) | Self::Decrypt(error) => return error.hint(),
+            Self::Seal(error) => error.hint(),
+            Self::Layout(_) | Self::Plaintext(_) => {
+                "compare the object's bytes in etcd with a backup: another program wrote them"
+            }
+            Self::Ciphertext(_) | Self::Mismatch => {
+                "check that no gateway answers in the vault's place"
+            }
+            Self::KeyId { .. } => {
+                "write --keyvault-name and --key-name in the case of the `kid` that came back, or serve the vault under its own name"
+            }
+        };
+        Some(text.to_owned())
+    }
+
+    /// A word for it, as a label: there are few.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Seal(SealError::Key { .. }) => "other-key",
+            Self::Seal(_) => "annotations",
+            Self::Layout(_) => "layout",
+            Self::Encrypt(error) | Self::Decrypt(error) => error.word(),
+            Self::Ciphertext(_) | Self::Plaintext(_) => "malformed",
+            Self::KeyId { .. } => "key-id",
+            Self::Mismatch => "mismatch",
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The pages for probes.
+//!
+//! The path of the other plugins proves the key, over our own socket; it fails when the identity
+//! or the vault does, as theirs. They also prove `RSA1_5`, for version 1 of the API: a key that
+//! refuses it fails their probe while all traffic works, so it is left out here. `/livez` asks the
+//! process alone and is what a liveness probe should ask: a restart repairs no vault.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::any;
+use lanyard_clock::SharedClock;
+use lanyard_grpc::kms_v1beta1::VersionRequest;
+use lanyard_grpc::kms_v1beta1::key_management_service_client::KeyManagementServiceClient as ClientV1;
+use lanyard_grpc::kms_v2::StatusRequest;
+use lanyard_grpc::kms_v2::key_management_service_client::KeyManagementServiceClient as ClientV2;
+use tonic::Request;
+
+use crate::service::{RUNTIME_NAME, V1_VERSION};
+
+/// What the pages ask.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// Our socket.
+    pub socket: PathBuf,
+    /// How long everything behind one page may take.
+    pub limit: Duration,
+    /// The time.
+    pub clock: SharedClock,
+}
+
+/// The path of the page that asks the process alone.
+pub const LIVE_PATH: &str = "/livez";
+
+impl Health {
+    /// The pages, with the one that proves the key at `path`. Every method is answered, as the other
+    /// plugins do.
+    pub fn routes(self, path: &str) -> Router {
+        async fn proof(State(health): State<Health>) -> (StatusCode, String) {
+            page(health.within(health.proved()).await)
+        }
+        async fn live(State(health): State<Health>) -> (StatusCode, String) {
+            page(health.within(health.answers()).await)
+        }
+        let mut routes = Router::new().route(path, any(proof));
+        if path != LIVE_PATH {
+            routes = routes.route(LIVE_PATH, any(live));
+        }
+        routes.with_state(self)
+    }
+
+    async fn within(&self, check: impl Future<Output = Result<(), String>>) -> Result<(), String> {
+        tokio::select! {
+            result = check => result,
+            () = self.clock.sleep(self.limit) => {
+                Err(format!("no answer within {:?}", self.limit))
+            }
+        }
+    }
+
+    /// Whether the process answers on its socket.
+    async fn answers(&self) -> Result<(), String> {
+        let mut client = ClientV1::new(lanyard_grpc::connect(&self.socket));
+        let asked = VersionRequest { version: V1_VERSION.to_owned() };
+        let told = client.version(asked).await.map_err(|status| status.message().to_owned())?;
+        let name = &told.get_ref().runtime_name;
+        if name == RUNTIME_NAME { Ok(()) } else { Err(format!("`{name}` has the socket")) }
+    }
+
+    /// Whether it answers, and the key encrypts and decrypts.
+    async fn proved(&self) -> Result<(), String> {
+        self.answers().await?;
+        let mut client = ClientV2::new(lanyard_grpc::connect(&self.socket));
+        let mut request = Request::new(StatusRequest {});
+        request.set_timeout(self.limit);
+        client.status(request).await.map_err(|status| status.message().to_owned())?;
+        Ok(())
+    }
+}
+
+fn page(result: Result<(), String>) -> (StatusCode, String) {
+    match result {
+        Ok(()) => (StatusCode::OK, "ok".to_owned()),
+        Err(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem),
+    }
+}

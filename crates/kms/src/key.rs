@@ -1,0 +1,174 @@
+//! The one key version that a plugin serves, and its name in etcd.
+
+use std::fmt;
+use std::str::FromStr;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use lanyard_vocabulary::cloud::Endpoints;
+use lanyard_vocabulary::{ParseIdentifierError, SecretName, VaultName};
+
+/// Where a key is: in a vault or in a managed HSM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum VaultKind {
+    /// A vault.
+    #[default]
+    Vault,
+    /// A managed HSM.
+    ManagedHsm,
+}
+
+impl VaultKind {
+    /// The DNS suffix in a cloud, without a leading dot.
+    pub const fn suffix(self, endpoints: &Endpoints) -> &'static str {
+        match self {
+            Self::Vault => endpoints.vault_suffix,
+            Self::ManagedHsm => endpoints.managed_hsm_suffix,
+        }
+    }
+}
+
+/// The version of a key. The service makes 32 hexadecimal digits; no rule says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyVersion(String);
+
+impl KeyVersion {
+    /// The version as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for KeyVersion {
+    type Err = ParseIdentifierError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if (1..=127).contains(&text.len()) && is_plain(text) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(ParseIdentifierError {
+            kind: "a key version",
+            rule: "1 to 127 letters and digits",
+            text: text.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for KeyVersion {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(&self.0)
+    }
+}
+
+/// One version of one key. Newer versions are not noticed: a rotation is a second plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PinnedKey {
+    suffix: &'static str,
+    vault: VaultName,
+    name: SecretName,
+    version: KeyVersion,
+    url: String,
+    id: String,
+}
+
+impl PinnedKey {
+    /// The key of these names in a cloud. The case of the names is kept, for it is part of the id.
+    pub fn new(
+        endpoints: &Endpoints,
+        kind: VaultKind,
+        vault: VaultName,
+        name: SecretName,
+        version: KeyVersion,
+    ) -> Self {
+        let suffix = kind.suffix(endpoints);
+        let url = format!("https://{vault}.{suffix}/keys/{name}/{version}");
+        let id = key_id(&url);
+        Self { suffix, vault, name, version, url, id }
+    }
+
+    /// The URL of the version, without a trailing slash.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What the API server keeps beside each ciphertext: see [`key_id`].
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The host of the vault, as it was written.
+    pub fn host(&self) -> String {
+        format!("{}.{}", self.vault, self.suffix)
+    }
+
+    /// The scope of tokens for the vault.
+    pub fn scope(&self) -> String {
+        format!("https://{}/.default", self.suffix)
+    }
+}
+
+/// The id of a key in etcd: SHA-256 of its versioned URL, 64 lower-case hexadecimal digits
+/// (kubernetes-kms v0.11.0 and its OpenShift fork).
+pub fn key_id(url: &str) -> String {
+    hex::encode(digest(&SHA256, url.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_vocabulary::Cloud;
+
+    use super::*;
+
+    fn key(kind: VaultKind, vault: &str, name: &str, version: &str) -> PinnedKey {
+        let endpoints = Cloud::Public.endpoints().unwrap();
+        let (vault, name) = (vault.parse().unwrap(), name.parse().unwrap());
+        PinnedKey::new(endpoints, kind, vault, name, version.parse().unwrap())
+    }
+
+    #[test]
+    fn the_id_is_that_of_the_other_plugins() {
+        let cases = [
+            (
+                key(VaultKind::Vault, "example", "mykey", "ABCD"),
+                "567d783db3043fe298fe0d9eeedb0029a3815cdd4fe4b059d018c91e6acffe3b",
+            ),
+            (
+                key(VaultKind::Vault, "test-kms-keyvault", "test-key", "1"),
+                "0183a5c037abb1036e902eaa773f3d85a8a26c8d163b9f6bff4e935b2103a885",
+            ),
+            (
+                key(VaultKind::ManagedHsm, "testkv", "mykey", "ABCD"),
+                "074942f554177daa9f5d42031490b35b27ce2304c09cfb5662973167e9fb2b15",
+            ),
+        ];
+        for (key, id) in cases {
+            assert_eq!(key.id(), id, "{}", key.url());
+        }
+    }
+
+    #[test]
+    fn the_case_of_a_name_makes_another_id() {
+        let (one, other) = (
+            key(VaultKind::Vault, "Example", "mykey", "ABCD"),
+            key(VaultKind::Vault, "example", "mykey", "ABCD"),
+        );
+        assert_eq!(one.url(), "https://Example.vault.azure.net/keys/mykey/ABCD");
+        assert_ne!(one.id(), other.id());
+    }
+
+    #[test]
+    fn tokens_are_for_the_service_that_holds_the_key() {
+        let vault = key(VaultKind::Vault, "kv1", "k", "1");
+        assert_eq!(vault.scope(), "https://vault.azure.net/.default");
+        let hsm = key(VaultKind::ManagedHsm, "hsm", "k", "1");
+        assert_eq!(hsm.scope(), "https://managedhsm.azure.net/.default");
+        assert_eq!(hsm.host(), "hsm.managedhsm.azure.net");
+    }
+
+    #[test]
+    fn a_version_is_letters_and_digits() {
+        for bad in ["", "a-b", "a/b", "ä", "a b", &"a".repeat(128)] {
+            assert!(bad.parse::<KeyVersion>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The two layouts of a ciphertext.
+//!
+//! The upstream plugin and the OpenShift fork write different bytes for the same key, under the
+//! same id and the same annotations: the fork's client library encodes once more what the plugin
+//! encoded already. Both are read here; which one is written is a setting.
+//!
+//! | step (P is the plaintext, k the length of the modulus) | upstream | OpenShift |
+//! |---|---|---|
+//! | what RSA encrypts | P | the text base64url(P) |
+//! | `value` of the request | base64url(P) | base64url(base64url(P)) |
+//! | the ciphertext that the API server is given | the text that came in `value` | its bytes |
+//! | length for 2048, 3072, 4096 bits | 342, 512, 683 characters | 256, 384, 512 bytes |
+//!
+//! base64url is without padding (RFC 4648, 5).
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use zeroize::Zeroizing;
+
+/// How a ciphertext is laid out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Layout {
+    /// As kubernetes-kms writes it.
+    #[default]
+    Upstream,
+    /// As the OpenShift fork writes it since release 4.19.
+    OpenShift,
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(match self {
+            Self::Upstream => "upstream",
+            Self::OpenShift => "openshift",
+        })
+    }
+}
+
+/// Bytes are not what a layout makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// The ciphertext is none of a key of 2048, 3072 or 4096 bits.
+    #[error("a ciphertext of {length} bytes has neither the upstream layout nor that of OpenShift")]
+    Ciphertext {
+        /// How long it is.
+        length: usize,
+    },
+    /// What the vault returned is no ciphertext of such a key.
+    #[error("the vault returned a value of {length} characters, which is no RSA ciphertext")]
+    Value {
+        /// How long it is.
+        length: usize,
+    },
+    /// What the vault decrypted is not encoded as the layout says.
+    #[error("the decrypted value is not base64url without padding, as the {layout} layout has it")]
+    Plaintext {
+        /// The layout.
+        layout: Layout,
+    },
+}
+
+/// The lengths of the moduli of RSA keys in vaults, in bytes.
+const MODULI: [usize; 3] = [256, 384, 512];
+
+impl Layout {
+    /// The layout of a ciphertext, by its bytes: annotations are not authenticated, and version 1
+    /// has none. Where a length is that of both (512), the alphabet tells: the chance that 512
+    /// random bytes are all of its 64 characters is one in 2 to the 1024.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::Ciphertext`] if it is neither.
+    pub fn of_ciphertext(ciphertext: &[u8]) -> Result<Self, LayoutError> {
+        let length = ciphertext.len();
+        let is_text = ciphertext
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+        if is_text && MODULI.iter().any(|modulus| encoded_length(*modulus) == length) {
+            Ok(Self::Upstream)
+        } else if MODULI.contains(&length) {
+            Ok(Self::OpenShift)
+        } else {
+            Err(LayoutError::Ciphertext { length })
+        }
+    }
+
+    /// The `value` of a request to encrypt.
+    pub fn encrypt_value(self, plaintext: &[u8]) -> Zeroizing<String> {
+        let once = Zeroizing::new(URL_SAFE_NO_PAD.encode(plaintext));
+        match self {
+            Self::Upstream => once,
+            Self::OpenShift => Zeroizing::new(URL_SAFE_NO_PAD.encode(once.as_bytes())),
+        }
+    }
+
+    /// The ciphertext for the API server, from the `value` that the vault returned.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::Value`] if that is no RSA ciphertext: what is kept for years is not taken on
+    /// trust.
+    pub fn ciphertext(self, value: &str) -> Result<Vec<u8>, LayoutError> {
+        let problem = || LayoutError::Value { length: value.len() };
+        let bytes = URL_SAFE_NO_PAD.decode(value).ok();
+        let bytes = bytes.filter(|bytes| MODULI.contains(&bytes.len())).ok_or_else(problem)?;
+        Ok(match self {
+            Self::Upstream => value.as_bytes().to_vec(),
+            Self::OpenShift => bytes,
+        })
+    }
+
+    /// The `value` of a request to decrypt.
+    pub fn decrypt_value(self, ciphertext: &[u8]) -> String {
+        match self {
+            // All of it is ASCII where this layout was recognised.
+            Self::Upstream => String::from_utf8_lossy(ciphertext).into_owned(),
+            Self::OpenShift => URL_SAFE_NO_PAD.encode(ciphertext),
+        }
+    }
+
+    /// The plaintext, from the `value` that the vault returned.
+    ///
+    /// # Errors
+    ///
+    /// [`LayoutError::Plaintext`] if it is not encoded as the layout says. A stray byte is not
+    /// trimmed: nobody knows what it stands for.
+    pub fn plaintext(self, value: &str) -> Result<Zeroizing<Vec<u8>>, LayoutError> {
+        let decode = |text: &[u8]| {
+            URL_SAFE_NO_PAD
+                .decode(text)
+                .map(Zeroizing::new)
+                .map_err(|_malformed| LayoutError::Plaintext { layout: self })
+        };
+        let once = decode(value.as_bytes())?;
+        match self {
+            Self::Upstream => Ok(once),
+            Self::OpenShift => decode(&once),
+        }
+    }
+}
+
+/// The length of base64url of so many bytes.
+const fn encoded_length(bytes: usize) -> usize {
+    (bytes * 4).div_ceil(3)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LAYOUTS: [Layout; 2] = [Layout::Upstream, Layout::OpenShift];
+
+    #[test]
+    fn lengths_are_those_of_the_table() {
+        for (modulus, text) in [(256, 342), (384, 512), (512, 683)] {
+            let value = URL_SAFE_NO_PAD.encode(vec![0xa5; modulus]);
+            let upstream = Layout::Upstream.ciphertext(&value).unwrap();
+            let openshift = Layout::OpenShift.ciphertext(&value).unwrap();
+            assert_eq!((upstream.len(), openshift.len()), (text, modulus));
+        }
+    }
+
+    #[test]
+    fn a_ciphertext_that_fits_no_layout_is_refused_unread() {
+        let text = |length| vec![b'A'; length];
+        let padded = |length| [text(length), b"==".to_vec()].concat();
+        let mut inside = text(342);
+        inside[17] = b'=';
+        let short = vec![0xff; 255];
+        for bad in [text(0), text(341), text(343), padded(342), padded(340), inside, short] {
+            let length = bad.len();
+            assert_eq!(Layout::of_ciphertext(&bad), Err(LayoutError::Ciphertext { length }));
+        }
+    }
+
+    #[test]
+    fn at_the_length_of_both_layouts_the_alphabet_decides() {
+        assert_eq!(Layout::of_ciphertext(&[b'_'; 512]), Ok(Layout::Upstream));
+        let mut bytes = [b'_'; 512];
+        bytes[511] = b'+';
+        assert_eq!(Layout::of_ciphertext(&bytes), Ok(Layout::OpenShift));
+        assert_eq!(Layout::of_ciphertext(&[b'_'; 256]), Ok(Layout::OpenShift));
+    }
+
+    #[test]
+    fn a_value_of_the_vault_that_is_no_ciphertext_is_not_kept() {
+        let short = URL_SAFE_NO_PAD.encode([7; 255]);
+        let padded = format!("{}=", URL_SAFE_NO_PAD.encode([7; 256]));
+        for value in ["", "A", &short, &padded] {
+            for layout in LAYOUTS {
+                let length = value.len();
+                assert_eq!(layout.ciphertext(value), Err(LayoutError::Value { length }));
+            }
+        }
+    }
+
+    #[test]
+    fn a_decrypted_value_is_unpadded_as_often_as_the_layout_encodes() {
+        assert_eq!(Layout::Upstream.plaintext("AAEC").unwrap().as_slice(), [0, 1, 2]);
+        assert_eq!(Layout::OpenShift.plaintext("QUFFQw").unwrap().as_slice(), [0, 1, 2]);
+        for (layout, bad) in [
+            (Layout::Upstream, "AAE="),
+            (Layout::Upstream, "A+/A"),
+            (Layout::OpenShift, "QUFFQw=="),
+            // What lies inside is `AAEC` and a zero byte.
+            (Layout::OpenShift, "QUFFQwA"),
+            // What lies inside is no text.
+            (Layout::OpenShift, "_w"),
+        ] {
+            assert_eq!(layout.plaintext(bad), Err(LayoutError::Plaintext { layout }), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_one_layout_writes_is_recognised_and_comes_back(
+            plaintext in prop::collection::vec(any::<u8>(), 0..447),
+            modulus in prop::sample::select(MODULI.to_vec()),
+            seed in any::<u8>(),
+        ) {
+            for layout in LAYOUTS {
+                let sent = layout.encrypt_value(&plaintext);
+                prop_assert_eq!(&*layout.plaintext(&sent).unwrap(), &plaintext);
+                // A stand-in for RSA: any bytes of the length of the modulus.
+                let rsa: Vec<u8> =
+                    (0..modulus).map(|at| u8::try_from(at % 251).unwrap() ^ seed).collect();
+                let value = URL_SAFE_NO_PAD.encode(&rsa);
+                let ciphertext = layout.ciphertext(&value).unwrap();
+                prop_assert_eq!(Layout::of_ciphertext(&ciphertext), Ok(layout));
+                prop_assert_eq!(layout.decrypt_value(&ciphertext), value);
+                prop_assert!(ciphertext.len() <= 1024, "the API server takes no more");
+            }
+        }
+
+        #[test]
+        fn no_ciphertext_is_taken_for_the_other_layout(
+            rsa in prop::sample::select(MODULI.to_vec())
+                .prop_flat_map(|modulus| prop::collection::vec(any::<u8>(), modulus)),
+        ) {
+            let value = URL_SAFE_NO_PAD.encode(&rsa);
+            for layout in LAYOUTS {
+                let ciphertext = layout.ciphertext(&value).unwrap();
+                prop_assert_eq!(Layout::of_ciphertext(&ciphertext), Ok(layout));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_judged_and_their_layout_reproduces_them(
+            bytes in prop::collection::vec(any::<u8>(), 0..700),
+        ) {
+            if let Ok(layout) = Layout::of_ciphertext(&bytes) {
+                let sent = layout.decrypt_value(&bytes);
+                let back = match layout {
+                    Layout::Upstream => sent.into_bytes(),
+                    Layout::OpenShift => URL_SAFE_NO_PAD.decode(sent).unwrap(),
+                };
+                prop_assert_eq!(back, bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The Kubernetes KMS plugin whose key is in Azure Key Vault.
+//!
+//! An API server asks it to encrypt the seeds of its data keys, over a socket; it asks a vault. What
+//! it writes can be read by [kubernetes-kms](https://github.com/Azure/kubernetes-kms) and by its
+//! OpenShift fork, as it is told ([`Layout`]), and it reads what either wrote.
+//!
+//! ```
+//! use lanyard_kms::{Layout, key_id};
+//!
+//! // The two layouts of one plaintext, and the name of the key in etcd.
+//! assert_eq!(&**Layout::Upstream.encrypt_value(b"healthcheck"), "aGVhbHRoY2hlY2s");
+//! assert_eq!(&**Layout::OpenShift.encrypt_value(b"healthcheck"), "YUdWaGJIUm9ZMmhsWTJz");
+//! let id = key_id("https://example.vault.azure.net/keys/mykey/ABCD");
+//! assert!(id.starts_with("567d783db3043fe2"));
+//! ```
+
+mod algorithm;
+mod annotations;
+mod configuration;
+mod error;
+mod health;
+mod identity;
+mod key;
+mod layout;
+mod metrics;
+mod plugin;
+mod retry;
+mod server;
+mod service;
+#[cfg(test)]
+mod software;
+mod vault;
+
+pub use algorithm::Algorithm;
+pub use annotations::{Annotations, ReplyStamps, SealError, check_seal, desired_annotations};
+pub use configuration::{Configuration, ConfigurationError, Identity, KeyProblem};
+pub use error::{PluginError, VaultError, VaultReply};
+pub use health::{Health, LIVE_PATH};
+pub use identity::{IdentityError, IdentityWays, credential};
+pub use key::{KeyVersion, PinnedKey, VaultKind, key_id};
+pub use layout::{Layout, LayoutError};
+pub use metrics::{Counted, KmsMetrics};
+pub use plugin::{Plugin, PluginParts, Sealed};
+pub use server::{KmsServer, ServeError};
+pub use vault::{KeyOperation, KeyOperations, KeyResult, VaultKey};

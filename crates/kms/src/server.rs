@@ -1,0 +1,175 @@
+//! The socket for the API server.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_grpc::kms_v1beta1::key_management_service_server::KeyManagementServiceServer as ServerV1;
+use lanyard_grpc::kms_v2::key_management_service_server::KeyManagementServiceServer as ServerV2;
+use lanyard_grpc::{Incoming, PrivateSocket, SocketError, SocketFile};
+use lanyard_telemetry::Gate;
+use lanyard_vocabulary::causes;
+use tokio::sync::oneshot;
+use tokio::task::{JoinError, JoinHandle};
+use tonic::service::Routes;
+use tonic::transport::Server;
+
+use crate::plugin::Plugin;
+use crate::service::{V1, V2};
+
+/// Serves both versions of the KMS API on one socket, which only the user of the process can open.
+#[derive(Debug)]
+pub struct KmsServer {
+    /// The socket. What a dead process left there is replaced; a living one is waited out.
+    pub socket: PathBuf,
+    /// What is served.
+    pub plugin: Plugin,
+    /// Open while the socket listens.
+    pub gate: Gate,
+    /// How long calls in flight may take when the end has begun.
+    pub drain: Duration,
+    /// The time.
+    pub clock: SharedClock,
+}
+
+/// The socket could not be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// It could not be made.
+    #[error("the socket for the API server cannot be made")]
+    Socket(#[from] SocketError),
+    /// The server ended by itself.
+    #[error("what serves {} ended by itself", socket.display())]
+    Ended {
+        /// The socket.
+        socket: PathBuf,
+        /// Why, if it said so.
+        #[source]
+        source: Option<tonic::transport::Error>,
+    },
+    /// The server broke off.
+    #[error("what serves the socket broke off")]
+    Broke(#[from] JoinError),
+}
+
+impl ServeError {
+    /// What to do next.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Socket(error) => error.hint().to_owned(),
+            Self::Ended { .. } | Self::Broke(_) => {
+                "start it again, and see what the log says before the end".to_owned()
+            }
+        }
+    }
+}
+
+type Serving = JoinHandle<Result<(), tonic::transport::Error>>;
+
+impl KmsServer {
+    /// Serves until `end` is ready, and then until the calls in flight are answered. A socket that
+    /// is removed is made again.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError`] where there can be no socket at the path, and where the server ended by
+    /// itself.
+    pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
+        let mut end = pin!(end);
+        loop {
+            let (incoming, file) = tokio::select! {
+                opened = self.open() => opened?,
+                () = &mut end => return Ok(()),
+            };
+            let (close, mut serving) = self.serve(incoming);
+            self.gate.open();
+            let is_end = tokio::select! {
+                () = &mut end => true,
+                () = self.lost(&file) => false,
+                ended = &mut serving => return Err(self.ended(ended?)),
+            };
+            // Nobody new comes in; who is in is served.
+            drop((file, close));
+            if is_end {
+                self.gate.close("the process ends");
+                return self.drain(serving).await;
+            }
+            self.gate.close("the socket was removed");
+            tracing::warn!(socket = %self.socket.display(), "the socket was removed and is made again");
+        }
+    }
+
+    /// The socket, as soon as it can be had: an instance that is being replaced still has it.
+    async fn open(&self) -> Result<(Incoming, SocketFile), ServeError> {
+        let mut told = None;
+        loop {
+            match PrivateSocket::bind(&self.socket) {
+                Ok(socket) => {
+                    tracing::info!(socket = %self.socket.display(), "listening");
+                    return Ok(socket.split());
+                }
+                Err(error) if error.is_transient() => {
+                    let reason = causes(&error);
+                    if told.as_ref() != Some(&reason) {
+                        tracing::warn!(hint = error.hint(), "{reason}; trying again");
+                        self.gate.close(reason.clone());
+                        told = Some(reason);
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+            self.clock.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn serve(&self, incoming: Incoming) -> (oneshot::Sender<()>, Serving) {
+        let routes = Routes::default()
+            .add_service(ServerV2::new(V2(self.plugin.clone())))
+            .add_service(ServerV1::new(V1(self.plugin.clone())));
+        let (close, closed) = oneshot::channel::<()>();
+        let server = Server::builder().max_concurrent_streams(MOST_STREAMS);
+        let serving = async move {
+            let closed = async { drop(closed.await) };
+            let mut server = server;
+            server.add_routes(routes).serve_with_incoming_shutdown(incoming, closed).await
+        };
+        (close, tokio::spawn(serving))
+    }
+
+    async fn lost(&self, file: &SocketFile) {
+        while file.is_in_place() {
+            self.clock.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn drain(&self, mut serving: Serving) -> Result<(), ServeError> {
+        tokio::select! {
+            biased;
+            ended = &mut serving => match ended? {
+                Ok(()) => Ok(()),
+                failed => Err(self.ended(failed)),
+            },
+            () = self.clock.sleep(self.drain) => {
+                tracing::warn!(waited = ?self.drain, "calls in flight are left unanswered");
+                serving.abort();
+                Ok(())
+            }
+        }
+    }
+
+    fn ended(&self, ended: Result<(), tonic::transport::Error>) -> ServeError {
+        ServeError::Ended { socket: self.socket.clone(), source: ended.err() }
+    }
+}
+
+/// How soon a lost socket is noticed, and a taken one tried again.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Calls at once on one connection: an API server that begins reads many seeds.
+const MOST_STREAMS: u32 = 512;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! Version 2.
+
+use lanyard_grpc::kms_v2::key_management_service_server::KeyManagementService;
+use lanyard_grpc::kms_v2::{
+    DecryptRequest, DecryptResponse, EncryptRequest, EncryptResponse, StatusRequest, StatusResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::deadline::budget;
+use super::{count, refusal};
+use crate::error::PluginError;
+use crate::metrics::Counted;
+use crate::plugin::{Plugin, Sealed};
+
+/// What the other plugins report. `v2` is as good, but an API server holds a change of it against
+/// the plugin, and plugins are exchanged under API servers that run.
+const VERSION: &str = "v2beta1";
+
+/// The only text that is healthy.
+const HEALTHY: &str = "ok";
+
+/// Version 2 of the API.
+#[derive(Debug, Clone)]
+pub(crate) struct V2(pub(crate) Plugin);
+
+#[tonic::async_trait]
+impl KeyManagementService for V2 {
+    async fn status(
+        &self,
+        request: Request<StatusRequest>,
+    ) -> Result<Response<StatusResponse>, Status> {
+        let Self(plugin) = self;
+        let began = plugin.clock().monotonic();
+        let proved = plugin.prove(budget(request.metadata())).await;
+        let word = proved.as_ref().err().map(|error| error.word());
+        count(plugin, Counted::GrpcStatus, began, word);
+        proved.map_err(|error| refusal("Status", &error))?;
+        Ok(Response::new(StatusResponse {
+            version: VERSION.to_owned(),
+            healthz: HEALTHY.to_owned(),
+            key_id: plugin.key().id().to_owned(),
+        }))
+    }
+
+    async fn encrypt(
+        &self,
+        request: Request<EncryptRequest>,
+    ) -> Result<Response<EncryptResponse>, Status> {
+        let Self(plugin) = self;
+        let began = plugin.clock().monotonic();
+        let given = budget(request.metadata());
+        let request = request.into_inner();
+        let sealed = plugin.encrypt(&request.plaintext, given).await;
+        count(plugin, Counted::GrpcEncrypt, began, sealed.as_ref().err().map(PluginError::word));
+        let sealed = sealed.map_err(|error| refusal("Encrypt", &error))?;
+        tracing::debug!(uid = request.uid, "encrypted");
+        let Sealed { ciphertext, key_id, annotations } = sealed;
+        Ok(Response::new(EncryptResponse { ciphertext, key_id, annotations }))
+    }
+
+    async fn decrypt(
+        &self,
+        request: Request<DecryptRequest>,
+    ) -> Result<Response<DecryptResponse>, Status> {
+        let Self(plugin) = self;
+        let began = plugin.clock().monotonic();
+        let given = budget(request.metadata());
+        let DecryptRequest { ciphertext, uid, key_id, annotations } = request.into_inner();
+        let sealed = Sealed { ciphertext, key_id, annotations };
+        let plaintext = plugin.decrypt(&sealed, given).await;
+        count(plugin, Counted::GrpcDecrypt, began, plaintext.as_ref().err().map(PluginError::word));
+        let mut plaintext = plaintext.map_err(|error| refusal("Decrypt", &error))?;
+        tracing::debug!(uid, "decrypted");
+        Ok(Response::new(DecryptResponse { plaintext: std::mem::take(&mut *plaintext) }))
+    }
+}

@@ -1,0 +1,288 @@
+//! The vault: encrypt and decrypt with one key version.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::credentials::TokenCredential;
+use azure_core::error::ErrorKind;
+use azure_core::http::headers::HeaderName;
+use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
+use lanyard_azure::{Authorize, CoolingError, Transport};
+use lanyard_credential::reply;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::algorithm::Algorithm;
+use crate::annotations::ReplyStamps;
+use crate::error::{VaultError, VaultReply};
+use crate::key::PinnedKey;
+
+/// What a key does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyOperation {
+    /// `encrypt`.
+    Encrypt,
+    /// `decrypt`.
+    Decrypt,
+}
+
+impl KeyOperation {
+    /// The last segment of the path, and the label of metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Encrypt => "encrypt",
+            Self::Decrypt => "decrypt",
+        }
+    }
+}
+
+/// What the vault returned.
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyResult {
+    /// The URL of the key version that was used.
+    pub kid: Option<String>,
+    /// The value, as it came.
+    pub value: Zeroizing<String>,
+    /// What the reply says about itself.
+    pub stamps: ReplyStamps,
+}
+
+/// The value may be a seed in the clear.
+impl fmt::Debug for KeyResult {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("KeyResult")
+            .field("kid", &self.kid)
+            .field("stamps", &self.stamps)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Something that encrypts and decrypts with one key version.
+#[async_trait]
+pub trait KeyOperations: fmt::Debug + Send + Sync + 'static {
+    /// Asks once. Dropping the future gives the request up.
+    async fn operate(
+        &self,
+        operation: KeyOperation,
+        algorithm: Algorithm,
+        value: &str,
+    ) -> Result<KeyResult, VaultError>;
+}
+
+/// A key version in a vault on Azure.
+///
+/// It asks once and never again; the transport paces, and the plugin, which knows how long the API
+/// server waits, repeats. The token is sent unasked: the service is known from the cloud, so that
+/// there is no challenge to be followed elsewhere.
+#[derive(Debug)]
+pub struct VaultKey {
+    pipeline: Pipeline,
+    url: String,
+}
+
+/// The first version with which both plugins speak that has not been retired is older; the
+/// operations are the same in all of them.
+const API_VERSION: &str = "7.4";
+
+impl VaultKey {
+    /// A key that is used as `credential`.
+    pub fn new(
+        key: &PinnedKey,
+        credential: Arc<dyn TokenCredential>,
+        transport: &Transport,
+    ) -> Self {
+        let authorize = Authorize::new(credential, key.scope());
+        let pipeline = Pipeline::new(
+            option_env!("CARGO_PKG_NAME"),
+            option_env!("CARGO_PKG_VERSION"),
+            transport.client_options(),
+            Vec::new(),
+            vec![Arc::new(authorize)],
+            None,
+        );
+        Self { pipeline, url: key.url().to_owned() }
+    }
+}
+
+#[derive(Serialize)]
+struct OperationBody<'a> {
+    alg: &'static str,
+    value: &'a str,
+}
+
+#[derive(Deserialize)]
+struct ResultBody {
+    kid: Option<String>,
+    value: Option<String>,
+}
+
+#[async_trait]
+impl KeyOperations for VaultKey {
+    async fn operate(
+        &self,
+        operation: KeyOperation,
+        algorithm: Algorithm,
+        value: &str,
+    ) -> Result<KeyResult, VaultError> {
+        let url = format!("{}/{}?api-version={API_VERSION}", self.url, operation.name());
+        let url: Url =
+            url.parse().map_err(|_malformed| VaultError::Malformed { problem: "its url" })?;
+        let body = OperationBody { alg: algorithm.name(), value };
+        let body = serde_json::to_vec(&body)
+            .map_err(|_unwritable| VaultError::Malformed { problem: "the request" })?;
+        let mut request = Request::new(url, Method::Post);
+        request.insert_header("accept", "application/json");
+        request.insert_header("content-type", "application/json");
+        // The transport's copy is not wiped: it is its own.
+        request.set_body(body);
+        let options = PipelineSendOptions { skip_checks: true, ..PipelineSendOptions::default() };
+        match self.pipeline.send(&Context::new(), &mut request, Some(options)).await {
+            Ok(response) => read(&response),
+            Err(error) => Err(unanswered(error)),
+        }
+    }
+}
+
+fn unanswered(source: azure_core::Error) -> VaultError {
+    if *source.kind() == ErrorKind::Credential {
+        return VaultError::Token { source };
+    }
+    match CoolingError::of(&source) {
+        Some(cooling) => {
+            VaultError::LeftAlone { because: cooling.because, remaining: cooling.remaining }
+        }
+        None => VaultError::Unreachable { source },
+    }
+}
+
+fn read(response: &RawResponse) -> Result<KeyResult, VaultError> {
+    let status = u16::from(response.status());
+    if status != 200 {
+        return Err(refusal(status, response));
+    }
+    let malformed = |problem| VaultError::Malformed { problem };
+    let body: ResultBody = serde_json::from_slice(response.body())
+        .map_err(|_quotes_the_value| malformed("it is not the JSON of a key operation"))?;
+    let value = body.value.map(Zeroizing::new).ok_or_else(|| malformed("it has no value"))?;
+    let header = |name: &'static str| {
+        let found = response.headers().get_optional_str(&HeaderName::from_static(name));
+        found.unwrap_or_default().to_owned()
+    };
+    let stamps = ReplyStamps {
+        date: header("date"),
+        request_id: header("x-ms-request-id"),
+        region: header("x-ms-keyvault-region"),
+    };
+    Ok(KeyResult { kid: body.kid, value, stamps })
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    error: ErrorDetail,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ErrorDetail {
+    code: Option<String>,
+    message: Option<String>,
+    /// Says what the vault means by `Forbidden`.
+    innererror: Option<Box<Self>>,
+}
+
+fn refusal(status: u16, response: &RawResponse) -> VaultError {
+    let body: &[u8] = response.body();
+    let detail = serde_json::from_slice::<ErrorBody>(body).unwrap_or_default().error;
+    let code = detail.innererror.and_then(|inner| inner.code).or(detail.code);
+    let reply = VaultReply {
+        status,
+        code: code.map(|code| reply::excerpt_text(&code)),
+        // A proxy may answer with a page of its own, whose beginning says whose it is.
+        message: detail
+            .message
+            .map_or_else(|| reply::excerpt(body), |text| reply::excerpt_text(&text)),
+    };
+    let wait = || reply::retry_after_as_told(response.headers());
+    let is_restricted = |code: &str| {
+        matches!(code, "KeyDisabled" | "KeyExpired" | "KeyNotYetValid" | "KeyOperationForbidden")
+    };
+    match status {
+        401 => VaultError::Unauthorized(reply),
+        403 if reply.code.as_deref().is_some_and(is_restricted) => VaultError::Restricted(reply),
+        403 => VaultError::Forbidden(reply),
+        404 => VaultError::NotFound(reply),
+        429 => VaultError::Throttled { wait: wait(), reply },
+        408 | 500..=599 => VaultError::Failed { wait: wait(), reply },
+        _ => VaultError::Refused(reply),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use azure_core::http::StatusCode;
+    use azure_core::http::headers::Headers;
+
+    use super::*;
+
+    fn answered(status: u16, body: &'static str) -> Result<KeyResult, VaultError> {
+        let mut headers = Headers::new();
+        headers.insert("date", "Sat, 21 Nov 2026 12:00:00 GMT");
+        headers.insert("retry-after", "7");
+        read(&RawResponse::from_bytes(StatusCode::from(status), headers, body))
+    }
+
+    #[test]
+    fn a_result_keeps_value_kid_and_stamps_and_prints_no_value() {
+        let result = answered(200, r#"{"kid":"https://k/1","value":"cGxhbnRlZA"}"#).unwrap();
+        assert_eq!((result.kid.as_deref(), &**result.value), (Some("https://k/1"), "cGxhbnRlZA"));
+        assert_eq!(result.stamps.date, "Sat, 21 Nov 2026 12:00:00 GMT");
+        assert_eq!(result.stamps.region, "");
+        assert!(!format!("{result:?}").contains("cGxhbnRlZA"));
+        for body in ["", "<html>", r#"{"kid":"x"}"#, r#"{"value":7,"kid":"cGxhbnRlZA"}"#] {
+            let error = answered(200, body).unwrap_err();
+            assert_eq!(error.word(), "malformed", "{body}");
+            assert!(!format!("{error:?}").contains("cGxhbnRlZA"));
+        }
+    }
+
+    #[test]
+    fn each_refusal_has_its_class_and_its_next_step() {
+        let inner = |code: &'static str| -> &'static str {
+            match code {
+                "ForbiddenByRbac" => {
+                    r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"ForbiddenByRbac"}}}"#
+                }
+                _ => {
+                    r#"{"error":{"code":"Forbidden","message":"m","innererror":{"code":"KeyDisabled"}}}"#
+                }
+            }
+        };
+        let cases = [
+            (401, "{}", "unauthorized"),
+            (403, inner("ForbiddenByRbac"), "forbidden"),
+            (403, inner("KeyDisabled"), "key-restricted"),
+            (404, r#"{"error":{"code":"KeyNotFound","message":"m"}}"#, "not-found"),
+            (400, r#"{"error":{"code":"BadParameter","message":"m"}}"#, "refused"),
+            (429, "", "throttled"),
+            (408, "", "vault-failed"),
+            (503, "<html>bad gateway</html>", "vault-failed"),
+        ];
+        for (status, body, word) in cases {
+            let error = answered(status, body).unwrap_err();
+            assert_eq!(error.word(), word, "{status}");
+            assert!(error.hint().is_some());
+            let passes = matches!(status, 408 | 429 | 503);
+            assert_eq!(error.passes().is_some(), passes, "{status}");
+        }
+        let text = answered(403, inner("KeyDisabled")).unwrap_err().to_string();
+        assert_eq!(text, "the key cannot be used: 403 KeyDisabled: m");
+    }
+
+    #[test]
+    fn what_the_vault_wants_to_be_waited_for_is_kept() {
+        let error = answered(429, "").unwrap_err();
+        assert_eq!(error.passes(), Some(std::time::Duration::from_secs(7)));
+    }
+}

@@ -1,0 +1,145 @@
+//! The flags of the KMS plugin: those of Azure/kubernetes-kms (v0.11.0) and of its OpenShift fork,
+//! and ours.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use lanyard_kms::Layout;
+
+use crate::commands::go_values::{GoBool, GoDuration};
+
+/// Everything that `lanyard kms` can be told.
+#[derive(Debug, clap::Args)]
+pub(super) struct KmsArgs {
+    #[command(flatten)]
+    pub(super) key: KeyArgs,
+    #[command(flatten)]
+    pub(super) socket: SocketArgs,
+    #[command(flatten)]
+    pub(super) pages: PageArgs,
+    #[command(flatten)]
+    pub(super) logs: KmsLogArgs,
+    #[command(flatten)]
+    pub(super) without_meaning: WithoutMeaning,
+    /// Print the version as JSON, and end
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub(super) version: GoBool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Key")]
+pub(super) struct KeyArgs {
+    /// The vault, in the case in which it names its keys (required)
+    #[arg(long, value_name = "NAME")]
+    pub(super) keyvault_name: Option<String>,
+    /// The key (required)
+    #[arg(long, value_name = "NAME")]
+    pub(super) key_name: Option<String>,
+    /// The version of the key (required); another one needs another instance
+    #[arg(long, value_name = "VERSION")]
+    pub(super) key_version: Option<String>,
+    /// The key is in a managed HSM
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub(super) managed_hsm: GoBool,
+    /// The cloud provider's configuration, YAML or JSON: the cloud and the identity
+    #[arg(long, default_value = "/etc/kubernetes/azure.json", value_name = "FILE")]
+    pub(super) config_file_path: PathBuf,
+    /// How new ciphertexts are laid out; both layouts are read
+    #[arg(long, value_enum, default_value = "upstream", value_name = "LAYOUT")]
+    pub(super) ciphertext_layout: LayoutName,
+}
+
+/// How new ciphertexts are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum LayoutName {
+    /// As Azure/kubernetes-kms, and the OpenShift fork up to release 4.18
+    Upstream,
+    /// As the OpenShift fork since release 4.19
+    Openshift,
+}
+
+impl From<LayoutName> for Layout {
+    fn from(name: LayoutName) -> Self {
+        match name {
+            LayoutName::Upstream => Self::Upstream,
+            LayoutName::Openshift => Self::OpenShift,
+        }
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Socket")]
+pub(super) struct SocketArgs {
+    /// The socket for the API server, which has to run as the same user
+    #[arg(long, default_value = "unix:///opt/azurekms.socket", value_name = "unix://PATH")]
+    pub(super) listen_addr: String,
+    /// How long calls in flight may take after SIGTERM
+    #[arg(long, default_value = "20s", value_name = "DURATION")]
+    pub(super) drain_timeout: GoDuration,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Metrics and health")]
+pub(super) struct PageArgs {
+    /// Where /metrics is served: a port on every interface, `IP:PORT`, or `0` for nowhere
+    #[arg(long, default_value = "8095", value_name = "ADDRESS")]
+    pub(super) metrics_addr: String,
+    /// The address of the health pages [default: every interface]
+    #[arg(long, value_name = "IP")]
+    pub(super) healthz_addr: Option<IpAddr>,
+    /// The port of the health pages; 0 is none
+    #[arg(long, default_value_t = 8787, value_name = "PORT")]
+    pub(super) healthz_port: u16,
+    /// The page that proves the key; /livez asks the process alone
+    #[arg(long, default_value = "/healthz", value_name = "PATH")]
+    pub(super) healthz_path: String,
+    /// How long the proof may take
+    #[arg(long, default_value = "20s", value_name = "DURATION")]
+    pub(super) healthz_timeout: GoDuration,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Logs")]
+pub(super) struct KmsLogArgs {
+    /// Log one JSON object per line (the same as --log-format json)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub(super) log_format_json: GoBool,
+    /// How much is logged where --log does not say it: 0 to 10
+    #[arg(short = 'v', long = "v", default_value_t = 0, value_name = "LEVEL")]
+    pub(super) verbosity: u8,
+}
+
+impl KmsLogArgs {
+    /// The filter for a verbosity of the other plugins.
+    pub(super) const fn filter(&self) -> &'static str {
+        match self.verbosity {
+            0..=3 => "info",
+            4..=5 => {
+                "info,lanyard=debug,lanyard_kms=debug,lanyard_azure=debug,lanyard_credential=debug"
+            }
+            _ => "debug,h2=info,hyper=info,hyper_util=info,tower=info,rustls=info",
+        }
+    }
+}
+
+/// Flags of the other plugins that mean nothing here, or only one thing.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Flags of the other plugins without a meaning here")]
+pub(super) struct WithoutMeaning {
+    /// See --config-file-path
+    #[arg(long = "configFilePath", value_name = "FILE")]
+    pub(super) deprecated_config_file_path: Option<String>,
+    /// Metrics are Prometheus' always
+    #[arg(long, default_value = "prometheus", value_name = "NAME")]
+    pub(super) metrics_backend: String,
+    /// Tokens are not sent in the clear: set `HTTPS_PROXY` instead
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub(super) proxy_mode: GoBool,
+    /// See --proxy-mode
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) proxy_address: Option<String>,
+    /// See --proxy-mode
+    #[arg(long, value_name = "PORT")]
+    pub(super) proxy_port: Option<String>,
+}

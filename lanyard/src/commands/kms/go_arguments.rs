@@ -1,0 +1,61 @@
+//! Flags with one dash, as Go's `flag` takes them.
+
+use std::ffi::{OsStr, OsString};
+
+/// The command that takes them.
+const COMMAND: &str = "kms";
+
+/// The arguments of the process, with two dashes where the KMS plugin's have one: `-key-name=x`
+/// becomes `--key-name=x`. Arguments of other commands stay as they are, and so does everything
+/// after `--`.
+pub(crate) fn go_arguments(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<_> = arguments.collect();
+    let command = all.iter().skip(1).position(|it| !it.as_encoded_bytes().starts_with(b"-"));
+    let Some(command) = command.map(|at| at + 1).filter(|at| all[*at] == COMMAND) else {
+        return all;
+    };
+    for argument in all.iter_mut().skip(command + 1).take_while(|it| *it != "--") {
+        if has_one_dash(argument) {
+            let mut long = OsString::from("-");
+            long.push(&*argument);
+            *argument = long;
+        }
+    }
+    all
+}
+
+/// Whether it is a flag of more than one letter behind one dash. The value of a flag that begins so
+/// would be taken for one: Go reads it as the value, so it has to be written as `--flag=-value`.
+fn has_one_dash(argument: &OsStr) -> bool {
+    let bytes = argument.as_encoded_bytes();
+    let name = bytes.split(|byte| *byte == b'=').next().unwrap_or_default();
+    name.len() > 2 && name[0] == b'-' && name[1].is_ascii_alphabetic()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(line: &str) -> String {
+        let arguments = line.split(' ').map(OsString::from);
+        let all = go_arguments(arguments);
+        all.iter().map(|it| it.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn one_dash_becomes_two_for_the_plugin_alone() {
+        let cases = [
+            ("lanyard kms -key-name=k -v=1 -h", "lanyard kms --key-name=k -v=1 -h"),
+            ("lanyard kms -key-name k --v 1", "lanyard kms --key-name k --v 1"),
+            ("lanyard --log=info kms -managed-hsm", "lanyard --log=info kms --managed-hsm"),
+            ("lanyard kms -- -key-name", "lanyard kms -- -key-name"),
+            ("lanyard kms -key-name=-x", "lanyard kms --key-name=-x"),
+            ("lanyard node -key-name=k", "lanyard node -key-name=k"),
+            ("lanyard", "lanyard"),
+            ("lanyard -V", "lanyard -V"),
+        ];
+        for (given, expected) in cases {
+            assert_eq!(rewritten(given), expected);
+        }
+    }
+}
