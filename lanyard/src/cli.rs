@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Identities(commands::identities::Args),
     Node(commands::node::Args),
     Kms(commands::kms::Args),
+    Canary(Box<commands::canary::Args>),
     /// Look at credentials
     Credential {
         #[command(subcommand)]
@@ -76,6 +77,7 @@ impl Command {
             Self::Azure { .. } => "warn",
             Self::Node(args) => args.default_log_filter(),
             Self::Kms(args) => args.default_log_filter(),
+            Self::Canary(_) => "warn,lanyard_canary=info",
             _ => "error",
         }
     }

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "emulator")]
 pub(crate) mod azure;
+pub(crate) mod canary;
+mod cluster_access;
 pub(crate) mod credential;
 mod go_values;
 mod hosted_cluster;
@@ -31,6 +33,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         Command::Render(args) => render::run(&args),
         Command::Identities(args) => block_on(identities::run(args, environment)),
         Command::Kms(args) => block_on_threads(KMS_THREADS, kms::run(args, environment)),
+        Command::Canary(args) => block_on_one_thread(canary::run(*args, environment)),
         Command::Node(args) => block_on_threads(NODE_THREADS, node::run(args, environment)),
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
@@ -46,6 +49,11 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
 
 fn block_on(work: impl Future<Output = CommandResult>) -> CommandResult {
     run_on(tokio::runtime::Builder::new_multi_thread().enable_all(), work)
+}
+
+/// The same on this thread alone: for what waits almost always and runs a thousand times.
+fn block_on_one_thread(work: impl Future<Output = CommandResult>) -> CommandResult {
+    run_on(tokio::runtime::Builder::new_current_thread().enable_all(), work)
 }
 
 /// The same on so many threads at most, whatever the machine has.

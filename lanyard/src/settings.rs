@@ -1,5 +1,6 @@
 //! The environment, read in one place and documented here.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What the environment says. Flags win over it where both exist.
@@ -47,6 +48,11 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
+    /// The value of a variable whose name the person gave.
+    pub(crate) fn variable(name: &str) -> Option<OsString> {
+        std::env::var_os(name)
+    }
+
     /// Reads the environment of the process. Empty values count as unset.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     pub(crate) fn load() -> Self {

@@ -52,6 +52,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lanyard-fleet", Layer::Roads),
     ("lanyard-infra", Layer::Roads),
     ("lanyard-kubelet", Layer::Roads),
+    ("lanyard-canary", Layer::Parts),
     ("lanyard-node", Layer::Parts),
     ("lanyard-operator", Layer::Parts),
     ("lanyard-webhook", Layer::Parts),

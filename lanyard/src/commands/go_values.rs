@@ -9,7 +9,7 @@ use lanyard_node::rotation::parse_go_duration;
 
 /// A boolean of Go's `strconv.ParseBool`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct GoBool(pub(super) bool);
+pub(in crate::commands) struct GoBool(pub(in crate::commands) bool);
 
 impl FromStr for GoBool {
     type Err = String;
@@ -25,7 +25,7 @@ impl FromStr for GoBool {
 
 /// A duration of Go's `time.ParseDuration`: `90s`, `2m`, `1h30m`, `1.5h`, `500ms`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct GoDuration(pub(super) Duration);
+pub(in crate::commands) struct GoDuration(pub(in crate::commands) Duration);
 
 impl FromStr for GoDuration {
     type Err = String;
@@ -39,10 +39,10 @@ impl FromStr for GoDuration {
 
 /// `unix://PATH`, as the driver's `--endpoint` is written: a path without its slash gets one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Endpoint(PathBuf);
+pub(in crate::commands) struct Endpoint(PathBuf);
 
 impl Endpoint {
-    pub(super) fn path(&self) -> &Path {
+    pub(in crate::commands) fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -17,6 +17,7 @@ use lanyard_vocabulary::causes;
 
 use super::flags::{KubernetesArgs, NodeArgs};
 use super::settings::NodeSettings;
+use crate::commands::cluster_access;
 use crate::exit::CommandError;
 use crate::settings::Environment;
 
@@ -95,18 +96,11 @@ pub(super) async fn reach(api: NodeApi, gate: Gate, clock: SharedClock) {
 }
 
 fn access(args: &KubernetesArgs, environment: &Environment) -> Result<ApiAccess, CommandError> {
-    if let Some(path) = &args.kubeconfig {
-        return Ok(ApiAccess::Kubeconfig(path.clone()));
-    }
-    let hint = "give --kubeconfig outside of a cluster, or --classes to do without one";
-    let Some(host) = environment.kubernetes_host.clone() else {
-        return Err(CommandError::invalid("there is no way to the Kubernetes API").hint(hint));
-    };
-    let port = environment.kubernetes_port.as_deref().unwrap_or("443").parse();
-    let port = port.map_err(|error: std::num::ParseIntError| {
-        CommandError::invalid("KUBERNETES_SERVICE_PORT is no port").because(&error).hint(hint)
-    })?;
-    Ok(ApiAccess::InCluster { host, port, service_account: ApiAccess::SERVICE_ACCOUNT.into() })
+    let access = cluster_access::access(args.kubeconfig.as_deref(), environment)?;
+    access.ok_or_else(|| {
+        CommandError::invalid("there is no way to the Kubernetes API")
+            .hint("give --kubeconfig outside of a cluster, or --classes to do without one")
+    })
 }
 
 fn load_classes(path: &Path) -> Result<MemoryClasses, CommandError> {

@@ -1,0 +1,88 @@
+//! The annotation of the canary's own pod.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use lanyard_api::CanaryFacts;
+use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
+use serde_json::json;
+
+use super::{FactsTeller, TellError};
+
+/// Tells facts in [`CanaryFacts::ANNOTATION`] of a pod.
+///
+/// It needs `get` and `patch` of pods in the namespace of its own, and asks for nothing else. The
+/// pod is patched by a merge of this one key, so nothing else about it is touched.
+pub struct PodAnnotation {
+    api: KubernetesApi,
+    namespace: String,
+    pod: String,
+}
+
+/// The field manager of the annotation.
+const FIELD_MANAGER: &str = "lanyard-canary";
+
+impl PodAnnotation {
+    /// The annotation of this pod.
+    pub fn new(api: KubernetesApi, namespace: impl Into<String>, pod: impl Into<String>) -> Self {
+        Self { api, namespace: namespace.into(), pod: pod.into() }
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.api.client().clone(), &self.namespace)
+    }
+}
+
+#[async_trait]
+impl FactsTeller for PodAnnotation {
+    async fn fetch_facts(&self) -> Result<Option<CanaryFacts>, TellError> {
+        let pods = self.pods();
+        let action = format!("read pod {}/{}", self.namespace, self.pod);
+        let read = || pods.get_metadata(&self.pod);
+        let pod = self.api.call(Patience::USUAL, action, read).await.map_err(refused)?;
+        let annotations = pod.metadata.annotations.unwrap_or_default();
+        // What cannot be read is written anew.
+        let facts = annotations.get(CanaryFacts::ANNOTATION);
+        Ok(facts.and_then(|text| serde_json::from_str(text).ok()))
+    }
+
+    async fn apply_facts(&self, facts: &CanaryFacts) -> Result<(), TellError> {
+        let text = serde_json::to_string(facts).map_err(|error| TellError {
+            message: format!("the facts cannot be written as JSON: {error}"),
+            hint: "report this defect",
+        })?;
+        let patch = json!({"metadata": {"annotations": {CanaryFacts::ANNOTATION: text}}});
+        let (pods, patch) = (self.pods(), Patch::Merge(patch));
+        let parameters =
+            PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let action = format!("annotate pod {}/{}", self.namespace, self.pod);
+        let write = || pods.patch_metadata(&self.pod, &parameters, &patch);
+        self.api.call(Patience::USUAL, action, write).await.map_err(refused)?;
+        Ok(())
+    }
+}
+
+fn refused(error: ApiError) -> TellError {
+    let hint = match &error {
+        ApiError::Refused { status: 401 | 403, .. } => {
+            "let the pod's service account get and patch pods of its namespace, or give \
+             --no-annotation"
+        }
+        ApiError::Refused { status: 404, .. } => "see POD_NAME and POD_NAMESPACE",
+        _ => error.hint(),
+    };
+    TellError { message: error.to_string(), hint }
+}
+
+impl fmt::Debug for PodAnnotation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("PodAnnotation")
+            .field("namespace", &self.namespace)
+            .field("pod", &self.pod)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,197 @@
+//! The call that the role of a component grants.
+
+use azure_core::http::Method;
+use lanyard_azure::{CallError, Caller};
+use lanyard_desired::proof::Expected;
+use lanyard_vocabulary::cloud::Endpoints;
+use url::Url;
+
+use crate::metrics::CallResult;
+use crate::trouble::{THROTTLED, Trouble};
+
+/// A request that changes nothing, to a service of one cloud.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantedCall {
+    method: Method,
+    url: Url,
+    scope: String,
+}
+
+/// A line is not a call that a canary makes.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseCallError {
+    /// There are not two words.
+    #[error("`{line}` is not `METHOD URL`")]
+    Form {
+        /// The line.
+        line: String,
+    },
+    /// The method may change something.
+    #[error("a canary makes GET and HEAD requests only, and no {method}")]
+    Method {
+        /// The method.
+        method: String,
+    },
+    /// The URL is none, or not one to send a token to.
+    #[error("`{url}` is no https URL without user and fragment")]
+    Url {
+        /// The URL.
+        url: String,
+    },
+    /// The URL has no version.
+    #[error("`{url}` has no api-version")]
+    NoVersion {
+        /// The URL.
+        url: String,
+    },
+    /// The host belongs to no service of the cloud that takes tokens.
+    #[error("`{host}` is neither Azure Resource Manager nor a vault of this cloud")]
+    Host {
+        /// The host.
+        host: String,
+    },
+}
+
+impl GrantedCall {
+    /// Reads `METHOD URL`. The scope of its token follows from the host: Azure Resource Manager or a
+    /// vault of the cloud with these endpoints.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the line.
+    pub fn parse(line: &str, endpoints: &Endpoints) -> Result<Self, ParseCallError> {
+        let mut words = line.split_whitespace();
+        let (Some(method), Some(address), None) = (words.next(), words.next(), words.next()) else {
+            return Err(ParseCallError::Form { line: line.to_owned() });
+        };
+        // Safe methods alone (RFC 9110, 9.2.1): a canary changes nothing, whatever its role grants.
+        let method = match method {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            other => return Err(ParseCallError::Method { method: other.to_owned() }),
+        };
+        let url =
+            parse_url(address).ok_or_else(|| ParseCallError::Url { url: address.to_owned() })?;
+        if !url.query_pairs().any(|(name, value)| name == "api-version" && !value.is_empty()) {
+            return Err(ParseCallError::NoVersion { url: address.to_owned() });
+        }
+        let scope = Caller::scope_in(&url, endpoints).ok_or_else(|| ParseCallError::Host {
+            host: url.host_str().unwrap_or_default().to_owned(),
+        })?;
+        Ok(Self { method, url, scope })
+    }
+
+    /// The scope of its token.
+    pub fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    /// Makes the call, and says whether it proves what it should.
+    pub(crate) async fn make(&self, caller: &Caller) -> Result<(), CallError> {
+        let answer = caller.send(self.method, &self.url, None).await;
+        match answer {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                let (status, code) = (error.status().unwrap_or_default(), error.code());
+                let granted = Expected::Granted.is_met_by(status, code.unwrap_or_default());
+                if granted { Ok(()) } else { Err(error) }
+            }
+        }
+    }
+
+    /// What is called, for messages.
+    pub(crate) fn target(&self) -> String {
+        format!("{} {}{}", self.method, self.url.host_str().unwrap_or_default(), self.url.path())
+    }
+}
+
+/// An https URL that gives nothing away.
+pub(crate) fn parse_url(text: &str) -> Option<Url> {
+    let url: Url = text.parse().ok()?;
+    let is_plain =
+        url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    (url.scheme() == "https" && url.host_str().is_some() && is_plain).then_some(url)
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub(crate) outcome: Result<(), Trouble>,
+    pub(crate) result: CallResult,
+}
+
+impl Called {
+    pub(crate) fn of(answer: Result<(), CallError>) -> Self {
+        let Err(error) = answer else {
+            return Self { outcome: Ok(()), result: CallResult::Granted };
+        };
+        let trouble = Trouble::of_call(&error);
+        let result = match &error {
+            CallError::Token { .. } => CallResult::NoToken,
+            CallError::Unauthorized { .. } => CallResult::Unauthenticated,
+            CallError::Forbidden { .. } => CallResult::Refused,
+            _ if trouble.code == THROTTLED => CallResult::Throttled,
+            CallError::Unreachable { .. } => CallResult::Unreachable,
+            _ => CallResult::Failed,
+        };
+        Self { outcome: Err(trouble), result }
+    }
+
+    pub(crate) fn silent(trouble: Trouble) -> Self {
+        Self { outcome: Err(trouble), result: CallResult::Unreachable }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_vocabulary::Cloud;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<GrantedCall, ParseCallError> {
+        GrantedCall::parse(line, Cloud::Public.endpoints().unwrap())
+    }
+
+    #[test]
+    fn the_scope_follows_from_the_host() {
+        let cases = [
+            (
+                "GET https://management.azure.com/subscriptions/s?api-version=2021-04-01",
+                "https://management.core.windows.net//.default",
+            ),
+            (
+                "GET  https://kv.vault.azure.net/keys/k?api-version=7.4",
+                "https://vault.azure.net/.default",
+            ),
+            (
+                "HEAD https://hsm.managedhsm.azure.net/keys/k?api-version=7.4",
+                "https://managedhsm.azure.net/.default",
+            ),
+        ];
+        for (line, scope) in cases {
+            assert_eq!(parse(line).unwrap().scope(), scope, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_a_canary_does_not_call_is_refused_with_what_is_wrong() {
+        let cases = [
+            ("https://management.azure.com/?api-version=1", "METHOD URL"),
+            ("GET https://management.azure.com/ x", "METHOD URL"),
+            ("DELETE https://management.azure.com/x?api-version=1", "DELETE"),
+            ("post https://management.azure.com/x?api-version=1", "post"),
+            ("GET http://management.azure.com/x?api-version=1", "https"),
+            ("GET https://user:pw@management.azure.com/x?api-version=1", "user"),
+            ("GET https://management.azure.com/x", "api-version"),
+            ("GET https://management.azure.com/x?api-version=", "api-version"),
+            ("GET https://management.usgovcloudapi.net/x?api-version=1", "this cloud"),
+            ("GET https://evilvault.azure.net/x?api-version=1", "this cloud"),
+            ("GET https://example.com/x?api-version=1", "this cloud"),
+        ];
+        for (line, told) in cases {
+            let error = parse(line).unwrap_err().to_string();
+            assert!(error.contains(told), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! One round of proof: the file, a token, the granted call.
+
+use std::time::Duration;
+
+use azure_core::credentials::TokenCredential as _;
+use lanyard_azure::Caller;
+use lanyard_credential::KeyHealth;
+use lanyard_vocabulary::Hop;
+use tokio::sync::mpsc;
+
+use super::prober::Probing;
+use super::{Board, CanaryParts, CanarySettings};
+use crate::cadence::{jittered, throttled};
+use crate::call::{Called, GrantedCall};
+use crate::credential::Followed;
+use crate::deadline::within;
+use crate::metrics::CallResult;
+use crate::trouble::{Nature, THROTTLED, Trouble};
+
+/// The rounds of a canary with an open credential file.
+#[derive(Debug)]
+pub(super) struct Rounds {
+    scope: String,
+    call: Option<GrantedCall>,
+    interval: Duration,
+    token_interval: Duration,
+    parts: CanaryParts,
+    followed: Followed,
+    caller: Caller,
+    /// The generation whose key Entra was asked with.
+    proven: Option<u64>,
+    /// When Entra is asked for a new token, whatever is held.
+    token_due: Duration,
+    /// Until when the service wants to be left alone.
+    call_due: Duration,
+    was_authenticated: bool,
+}
+
+impl Rounds {
+    pub(super) fn new(settings: &CanarySettings, parts: CanaryParts, followed: Followed) -> Self {
+        Self {
+            scope: settings.scope(),
+            call: settings.call.clone(),
+            interval: settings.interval,
+            token_interval: settings.token_interval,
+            caller: settings.caller(&followed, &parts.transport),
+            parts,
+            followed,
+            proven: None,
+            token_due: Duration::ZERO,
+            call_due: Duration::ZERO,
+            was_authenticated: false,
+        }
+    }
+
+    /// Makes a round every interval, and one after each rotation.
+    pub(super) async fn run(mut self, board: &mut Board, mut probed: mpsc::Receiver<Probing>) {
+        loop {
+            self.followed.loads.mark_unchanged();
+            self.make(board).await;
+            board.publish();
+            let mut pause = self.parts.clock.sleep(jittered(self.interval, fastrand::f64()));
+            loop {
+                tokio::select! {
+                    () = &mut pause => break,
+                    Ok(()) = self.followed.loads.changed() => break,
+                    Some(probing) = probed.recv() => board.probed(probing),
+                }
+            }
+        }
+    }
+
+    async fn make(&mut self, board: &mut Board) {
+        self.look_at_file(board);
+        let token = self.prove_token().await;
+        let refused = token.as_ref().is_err_and(|trouble| trouble.nature == Nature::Final);
+        self.note(board, Hop::EntraToken, token);
+        let held = self.holds_token();
+        if held && self.is_call_due() {
+            self.make_call(board).await;
+        } else if !held && refused {
+            // What a call came to before says nothing about one that cannot be made.
+            board.identity.not_reached(Hop::Granted);
+        }
+        self.count_lapse();
+    }
+
+    fn look_at_file(&mut self, board: &mut Board) {
+        let generation = self.followed.credential.generation().number();
+        if self.proven.is_some_and(|proven| proven < generation) {
+            self.parts.metrics.rotated();
+        }
+        board.identity.loaded(self.followed.loaded());
+        let trouble = self.followed.file_trouble();
+        self.note(board, Hop::Credential, trouble.map_or(Ok(()), Err));
+    }
+
+    /// Asks Entra for a new token where that is due, and else for one that may be held already.
+    async fn prove_token(&mut self) -> Result<(), Trouble> {
+        let now = self.parts.clock.monotonic();
+        let generation = self.followed.credential.generation().number();
+        let is_due = self.proven != Some(generation) || now >= self.token_due;
+        let credential = &self.followed.credential;
+        let asked = if is_due {
+            let asking = credential.renew_token(&self.scope);
+            let outcome = within(&self.parts.clock, TOKEN_LIMIT, asking).await;
+            outcome.map(|it| it.map_err(|error| Trouble::of_token(&error)))
+        } else {
+            let scope = [self.scope.as_str()];
+            let asking = credential.get_token(&scope, None);
+            let outcome = within(&self.parts.clock, TOKEN_LIMIT, asking).await;
+            outcome.map(|it| it.map(drop).map_err(|error| Trouble::of_token_request(&error)))
+        };
+        asked.unwrap_or_else(|| Err(Trouble::of_silence("Entra", TOKEN_LIMIT)))?;
+        if is_due {
+            self.proven = Some(generation);
+            self.token_due = now.saturating_add(jittered(self.token_interval, fastrand::f64()));
+        }
+        self.refused_key().map_or(Ok(()), Err)
+    }
+
+    /// Entra may have issued the token to an older key, because it refuses the one in the file.
+    fn refused_key(&self) -> Option<Trouble> {
+        let KeyHealth::Refused { error, .. } = self.followed.credential.health().key else {
+            return None;
+        };
+        let message = format!(
+            "Entra refuses the newest certificate, and an older one serves: {}",
+            error.text
+        );
+        let hint = error.hint.unwrap_or_else(|| "rotate the credential once more".to_owned());
+        Some(Trouble::new(Nature::Final, &error.code, message, hint))
+    }
+
+    fn holds_token(&self) -> bool {
+        self.followed.credential.with_cached_token(&self.scope, |_| ()).is_some()
+    }
+
+    fn is_call_due(&self) -> bool {
+        self.call.is_some() && self.parts.clock.monotonic() >= self.call_due
+    }
+
+    async fn make_call(&mut self, board: &mut Board) {
+        let Some(call) = &self.call else { return };
+        let made = within(&self.parts.clock, CALL_LIMIT, call.make(&self.caller)).await;
+        let called = made.map_or_else(
+            || Called::silent(Trouble::of_silence(&call.target(), CALL_LIMIT)),
+            Called::of,
+        );
+        self.parts.metrics.called(called.result);
+        match called.result {
+            // A token that is not taken is replaced, whatever its age.
+            CallResult::Unauthenticated => {
+                self.token_due = Duration::ZERO;
+                self.parts.metrics.token_taken(false);
+            }
+            CallResult::Granted | CallResult::Refused => self.parts.metrics.token_taken(true),
+            _ => {}
+        }
+        if let Err(trouble) = &called.outcome
+            && trouble.code == THROTTLED
+        {
+            let pause = throttled(trouble.pause);
+            self.call_due = self.parts.clock.monotonic().saturating_add(pause);
+        }
+        let hop = match called.result {
+            CallResult::NoToken => Hop::EntraToken,
+            _ => Hop::Granted,
+        };
+        self.note(board, hop, called.outcome);
+    }
+
+    fn note(&self, board: &mut Board, hop: Hop, outcome: Result<(), Trouble>) {
+        if let Err(trouble) = &outcome {
+            self.parts.metrics.failed(hop);
+            tracing::debug!(%hop, code = trouble.code, "{}", trouble.message);
+        }
+        let now = board.now();
+        board.identity.walked(hop, outcome, now);
+    }
+
+    fn count_lapse(&mut self) {
+        let is_authenticated = self.parts.metrics.is_authenticated();
+        if self.was_authenticated && !is_authenticated {
+            self.parts.metrics.lapsed();
+        }
+        self.was_authenticated = is_authenticated;
+    }
+}
+
+/// How long a round waits for a token. The request goes on, and the next round finds its outcome.
+const TOKEN_LIMIT: Duration = Duration::from_mins(1);
+/// How long it waits for the answer to the call.
+const CALL_LIMIT: Duration = Duration::from_secs(30);

@@ -1,0 +1,166 @@
+//! What a canary knows about its identity, and what it tells: pure.
+
+use std::collections::BTreeMap;
+
+use lanyard_api::canary_facts::{CanaryFacts, HopFailure, LoadedCredential, ProbeFacts};
+use lanyard_vocabulary::{Component, Hop};
+
+use crate::probe::{ProbeKind, ProbeOutcome};
+use crate::track::{Moment, Patience, Standing, Track};
+use crate::trouble::Trouble;
+
+/// What is known about the identity of one component.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity {
+    component: Component,
+    patience: Patience,
+    credential: Option<LoadedCredential>,
+    hops: BTreeMap<Hop, Track>,
+    probes: BTreeMap<ProbeKind, Probed>,
+}
+
+/// What is known of a probe.
+#[derive(Debug, Clone, Default)]
+struct Probed {
+    track: Track,
+    /// What a good one said.
+    message: String,
+}
+
+impl Identity {
+    /// Nothing is known yet of these hops. They are walked in their order.
+    pub(crate) fn new(component: Component, hops: &[Hop], patience: Patience) -> Self {
+        let hops = hops.iter().map(|hop| (*hop, Track::default())).collect();
+        Self { component, patience, credential: None, hops, probes: BTreeMap::new() }
+    }
+
+    /// A credential is loaded.
+    pub(crate) fn loaded(&mut self, credential: LoadedCredential) {
+        self.credential = Some(credential);
+    }
+
+    /// A hop was walked.
+    pub(crate) fn walked(&mut self, hop: Hop, outcome: Result<(), Trouble>, now: Moment) {
+        if let Some(track) = self.hops.get_mut(&hop) {
+            track.note(outcome, now, self.patience);
+        }
+    }
+
+    /// Nothing is known of a hop any more, because it cannot be walked.
+    pub(crate) fn not_reached(&mut self, hop: Hop) {
+        if let Some(track) = self.hops.get_mut(&hop) {
+            track.forget();
+        }
+    }
+
+    /// A probe came to something.
+    pub(crate) fn probed(&mut self, kind: ProbeKind, outcome: ProbeOutcome, now: Moment) {
+        let probed = self.probes.entry(kind).or_default();
+        match outcome {
+            Ok(message) => {
+                probed.message = message;
+                probed.track.note(Ok(()), now, Patience::PROBES);
+            }
+            Err(trouble) => probed.track.note(Err(trouble), now, Patience::PROBES),
+        }
+    }
+
+    /// Whether every hop was good at its last try.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.hops.values().all(Track::is_quiet)
+    }
+
+    /// Whether a hop is known to be good; nothing where it is known neither way.
+    pub(crate) fn verdict(&self, hop: Hop) -> Option<bool> {
+        verdict(self.hops.get(&hop)?)
+    }
+
+    /// The hops that are walked.
+    pub(crate) fn hops(&self) -> impl Iterator<Item = Hop> {
+        self.hops.keys().copied()
+    }
+
+    /// The same of a probe.
+    pub(crate) fn probe_verdict(&self, kind: ProbeKind) -> Option<bool> {
+        verdict(&self.probes.get(&kind)?.track)
+    }
+
+    /// What is told.
+    pub(crate) fn facts(&self) -> CanaryFacts {
+        let walked = self.hops.iter().take_while(|(_, track)| track.is_good());
+        CanaryFacts {
+            component: self.component.name().to_owned(),
+            last_good_hop: walked.last().map(|(hop, _)| hop.name().to_owned()),
+            failure: self.hops.iter().find_map(|(hop, track)| failure(*hop, track)),
+            credential: self.credential.clone(),
+            probes: self.probes.iter().filter_map(|(kind, probed)| told(*kind, probed)).collect(),
+        }
+    }
+}
+
+fn verdict(track: &Track) -> Option<bool> {
+    match track.standing() {
+        Standing::Unknown => None,
+        Standing::Good { .. } => Some(true),
+        Standing::Bad { .. } => Some(false),
+    }
+}
+
+fn failure(hop: Hop, track: &Track) -> Option<HopFailure> {
+    let Standing::Bad { trouble, since } = track.standing() else { return None };
+    Some(HopFailure {
+        hop: hop.name().to_owned(),
+        code: trouble.code.clone(),
+        message: trouble.message.clone(),
+        hint: trouble.hint.clone(),
+        since: *since,
+    })
+}
+
+fn told(kind: ProbeKind, probed: &Probed) -> Option<ProbeFacts> {
+    let name = kind.name().to_owned();
+    match probed.track.standing() {
+        Standing::Unknown => None,
+        Standing::Good { since } => Some(ProbeFacts {
+            name,
+            good: true,
+            reason: ProbeKind::GOOD.to_owned(),
+            message: probed.message.clone(),
+            since: *since,
+        }),
+        Standing::Bad { trouble, since } => Some(ProbeFacts {
+            name,
+            good: false,
+            reason: trouble.code.clone(),
+            message: trouble.message.clone(),
+            since: *since,
+        }),
+    }
+}
+
+/// Whether facts say anything beyond who tells them.
+pub(crate) fn is_telling(facts: &CanaryFacts) -> bool {
+    facts.last_good_hop.is_some() || facts.failure.is_some() || !facts.probes.is_empty()
+}
+
+/// The facts as they go on from what stands in the annotation: what is the same kept its beginning
+/// and its words, though the process that told it is gone.
+pub(crate) fn carried_on(mut facts: CanaryFacts, before: &CanaryFacts) -> CanaryFacts {
+    if let (Some(now), Some(before)) = (&mut facts.failure, &before.failure)
+        && (&now.hop, &now.code) == (&before.hop, &before.code)
+    {
+        now.clone_from(before);
+    }
+    for now in &mut facts.probes {
+        let is_same = |it: &&ProbeFacts| {
+            (&it.name, it.good, &it.reason) == (&now.name, now.good, &now.reason)
+        };
+        if let Some(before) = before.probes.iter().find(is_same) {
+            now.since = before.since;
+        }
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::*;
+use crate::trouble::Nature;
+
+fn at(seconds: u64) -> Moment {
+    let monotonic = Duration::from_secs(seconds);
+    Moment { wall: Timestamp::UNIX_EPOCH + monotonic, monotonic }
+}
+
+fn identity() -> Identity {
+    let hops = [Hop::Credential, Hop::EntraToken, Hop::Granted];
+    Identity::new(Component::Disk, &hops, Patience::HOPS)
+}
+
+fn refusal(code: &str) -> Trouble {
+    Trouble::new(Nature::Final, code, "what came back", "what to do")
+}
+
+#[test]
+fn the_last_good_hop_is_the_one_before_the_first_that_is_not() {
+    let mut identity = identity();
+    assert!(!is_telling(&identity.facts()));
+    identity.walked(Hop::Credential, Ok(()), at(0));
+    assert_eq!(identity.facts().last_good_hop.as_deref(), Some("credential"));
+    identity.walked(Hop::EntraToken, Ok(()), at(0));
+    identity.walked(Hop::Granted, Ok(()), at(0));
+    let facts = identity.facts();
+    assert_eq!(
+        (facts.component.as_str(), facts.last_good_hop.as_deref()),
+        ("disk", Some("granted"))
+    );
+    assert!(facts.failure.is_none() && identity.is_proven() && is_telling(&facts));
+
+    identity.walked(Hop::EntraToken, Err(refusal("AADSTS700016")), at(60));
+    let facts = identity.facts();
+    // The call still works with the token that is held; what stopped is told.
+    assert_eq!(facts.last_good_hop.as_deref(), Some("credential"));
+    let failure = facts.failure.unwrap();
+    assert_eq!((failure.hop.as_str(), failure.code.as_str()), ("entra-token", "AADSTS700016"));
+    assert_eq!((failure.hint.as_str(), failure.since), ("what to do", at(60).wall));
+    assert!(!identity.is_proven());
+}
+
+#[test]
+fn the_first_bad_hop_is_the_one_to_blame() {
+    let mut identity = identity();
+    identity.walked(Hop::Granted, Err(refusal("AuthorizationFailed")), at(0));
+    identity.walked(Hop::Credential, Err(refusal("CredentialInvalid")), at(1));
+    assert_eq!(identity.facts().failure.unwrap().hop, "credential");
+    assert_eq!(identity.facts().last_good_hop, None);
+}
+
+#[test]
+fn a_hop_that_cannot_be_walked_is_known_neither_way() {
+    let mut identity = identity();
+    identity.walked(Hop::Granted, Ok(()), at(0));
+    identity.not_reached(Hop::Granted);
+    assert_eq!(identity.verdict(Hop::Granted), None);
+}
+
+#[test]
+fn facts_do_not_change_while_trouble_may_pass() {
+    let mut identity = identity();
+    for hop in [Hop::Credential, Hop::EntraToken, Hop::Granted] {
+        identity.walked(hop, Ok(()), at(0));
+    }
+    let before = identity.facts();
+    let busy = Trouble::new(Nature::Passing, "TooManyRequests", "throttled", "wait");
+    identity.walked(Hop::Granted, Err(busy), at(60));
+    assert_eq!(identity.facts(), before);
+    // And still it was no proof.
+    assert!(!identity.is_proven());
+}
+
+#[test]
+fn probes_stand_beside_the_hops_by_name() {
+    let mut identity = identity();
+    let region = "all are in westeurope".to_owned();
+    identity.probed(ProbeKind::Network, Ok(region.clone()), at(5));
+    let refused = refusal("AuthorizationFailed").because("AzureError");
+    identity.probed(ProbeKind::Encryption, Err(refused), at(6));
+    let probes = identity.facts().probes;
+    let names: Vec<_> = probes.iter().map(|probe| (probe.name.as_str(), probe.good)).collect();
+    assert_eq!(names, [("encryption", false), ("network", true)]);
+    assert_eq!((probes[0].reason.as_str(), probes[0].since), ("AzureError", at(6).wall));
+    assert_eq!((probes[1].reason.as_str(), &probes[1].message), ("AsExpected", &region));
+    // A good one that says something else is news; one that says the same is none.
+    identity.probed(ProbeKind::Network, Ok(region), at(50));
+    assert_eq!(identity.facts().probes, probes);
+}
+
+#[test]
+fn what_goes_on_after_a_restart_keeps_its_beginning() {
+    let mut identity = identity();
+    identity.walked(Hop::Credential, Err(refusal("CredentialInvalid")), at(0));
+    identity.probed(ProbeKind::Network, Ok("all are in westeurope".to_owned()), at(0));
+    let before = identity.facts();
+    let mut anew = self::identity();
+    let again = Trouble::new(Nature::Final, "CredentialInvalid", "other words", "what to do");
+    anew.walked(Hop::Credential, Err(again), at(900));
+    anew.probed(ProbeKind::Network, Ok("all are in westeurope".to_owned()), at(900));
+    assert_ne!(anew.facts(), before);
+    assert_eq!(carried_on(anew.facts(), &before), before);
+    let mut other = self::identity();
+    other.walked(Hop::Credential, Err(refusal("CredentialFileUnreadable")), at(900));
+    let facts = other.facts();
+    assert_eq!(carried_on(facts.clone(), &before), facts);
+}

@@ -1,0 +1,320 @@
+//! What a canary counts.
+//!
+//! Every name begins with `lanyard_canary_`. Labels are bounded by their types; the one exception,
+//! the thumbprint and client id of the loaded certificate, is a single series that changes with a
+//! rotation. What can be read from the credential is read when the page is, so that a scrape between
+//! two rounds sees how it is.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use jiff::Timestamp;
+use lanyard_clock::SharedClock;
+use lanyard_credential::ReloadingCertificateCredential;
+use lanyard_telemetry::label_values;
+use lanyard_telemetry::prometheus_client::collector::Collector;
+use lanyard_telemetry::prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric,
+};
+use lanyard_telemetry::prometheus_client::metrics::MetricType;
+use lanyard_telemetry::prometheus_client::metrics::counter::{ConstCounter, Counter};
+use lanyard_telemetry::prometheus_client::metrics::family::Family;
+use lanyard_telemetry::prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use lanyard_telemetry::prometheus_client::metrics::info::Info;
+use lanyard_telemetry::prometheus_client::registry::Registry;
+use lanyard_vocabulary::{Component, Hop};
+use parking_lot::Mutex;
+
+use crate::credential::thumbprint;
+use crate::identity::Identity;
+use crate::probe::ProbeKind;
+
+label_values! {
+    /// What became of the granted call.
+    pub(crate) enum CallResult {
+        /// It was granted.
+        Granted = "granted",
+        /// The role does not grant it (403).
+        Refused = "refused",
+        /// The token was not taken (401).
+        Unauthenticated = "unauthenticated",
+        /// There was no token to send.
+        NoToken = "no-token",
+        /// The service asked to be left alone.
+        Throttled = "throttled",
+        /// No answer came.
+        Unreachable = "unreachable",
+        /// Another answer.
+        Failed = "failed",
+    }
+}
+
+label_values! {
+    /// What became of a probe.
+    pub(crate) enum ProbeResult {
+        /// All is as expected.
+        Good = "good",
+        /// Something is not.
+        Bad = "bad",
+        /// Trouble on the way says nothing.
+        Inconclusive = "inconclusive",
+    }
+}
+
+label_values! {
+    /// What became of telling the facts.
+    pub(crate) enum Told {
+        /// The annotation was written.
+        Written = "written",
+        /// It stood there already.
+        Unchanged = "unchanged",
+        /// It was not written.
+        Failed = "failed",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HopLabels {
+    hop: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    result: CallResult,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProbeLabels {
+    probe: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProbeResultLabels {
+    probe: &'static str,
+    result: ProbeResult,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ToldLabels {
+    result: Told,
+}
+
+/// The numbers of a canary. Clones count together.
+#[derive(Debug, Clone)]
+pub struct CanaryMetrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    component: Component,
+    held: Mutex<Option<Held>>,
+    lapses: Counter,
+    calls: Family<CallLabels, Counter>,
+    failures: Family<HopLabels, Counter>,
+    rotations: Counter,
+    last_success: Gauge<f64, AtomicU64>,
+    hop_good: Family<HopLabels, Gauge>,
+    probe_good: Family<ProbeLabels, Gauge>,
+    probes: Family<ProbeResultLabels, Counter>,
+    told: Family<ToldLabels, Counter>,
+    clock: SharedClock,
+}
+
+/// What the page reads while it is made.
+#[derive(Debug)]
+struct Held {
+    credential: Arc<ReloadingCertificateCredential>,
+    scope: String,
+    rejected: bool,
+}
+
+impl CanaryMetrics {
+    /// Nothing is counted yet.
+    pub fn new(component: Component, clock: SharedClock) -> Self {
+        let families = Families {
+            component,
+            held: Mutex::default(),
+            lapses: Counter::default(),
+            calls: Family::default(),
+            failures: Family::default(),
+            rotations: Counter::default(),
+            last_success: Gauge::default(),
+            hop_good: Family::default(),
+            probe_good: Family::default(),
+            probes: Family::default(),
+            told: Family::default(),
+            clock,
+        };
+        // From the beginning on, so that a first failure is an increase and not a new series.
+        for result in CallResult::ALL {
+            drop(families.calls.get_or_create(&CallLabels { result: *result }));
+        }
+        for hop in [Hop::Credential, Hop::EntraToken, Hop::Granted] {
+            drop(families.failures.get_or_create(&HopLabels { hop: hop.name() }));
+        }
+        Self(Arc::new(families))
+    }
+
+    /// Puts every number on a page.
+    #[rustfmt::skip]
+    pub fn register(&self, registry: &mut Registry) {
+        let it = &self.0;
+        let component = Info::new(vec![("component", it.component.name())]);
+        registry.register("lanyard_canary", "Whose identity is proven", component);
+        registry.register("lanyard_canary_lapses", "How often there was no token that is taken, after there had been one", it.lapses.clone());
+        registry.register("lanyard_canary_calls", "Granted calls, by what became of them", it.calls.clone());
+        registry.register("lanyard_canary_failures", "Tries that failed, by hop; those that are not told yet too", it.failures.clone());
+        registry.register("lanyard_canary_rotations", "Newer credentials that were taken into use", it.rotations.clone());
+        registry.register("lanyard_canary_last_success_timestamp_seconds", "When every hop was good last", it.last_success.clone());
+        registry.register("lanyard_canary_hop_good", "Whether a hop is known to be good (1) or bad (0)", it.hop_good.clone());
+        registry.register("lanyard_canary_probe_good", "Whether a probe is known to be good (1) or bad (0)", it.probe_good.clone());
+        registry.register("lanyard_canary_probes", "Probes, by what became of them", it.probes.clone());
+        registry.register("lanyard_canary_annotation_writes", "Facts told to the Kubernetes API", it.told.clone());
+        registry.register_collector(Box::new(Page(self.clone())));
+    }
+
+    /// From now on the page reads this credential.
+    pub(crate) fn holds(&self, credential: Arc<ReloadingCertificateCredential>, scope: &str) {
+        let held = Held { credential, scope: scope.to_owned(), rejected: false };
+        *self.0.held.lock() = Some(held);
+    }
+
+    /// Whether the service took the token that was sent last.
+    pub(crate) fn token_taken(&self, taken: bool) {
+        if let Some(held) = self.0.held.lock().as_mut() {
+            held.rejected = !taken;
+        }
+    }
+
+    /// Whether there is a token, and the service took it when it was sent last.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.0.held.lock().as_ref().is_some_and(Held::is_authenticated)
+    }
+
+    pub(crate) fn lapsed(&self) {
+        self.0.lapses.inc();
+    }
+
+    pub(crate) fn called(&self, result: CallResult) {
+        self.0.calls.get_or_create(&CallLabels { result }).inc();
+    }
+
+    pub(crate) fn failed(&self, hop: Hop) {
+        self.0.failures.get_or_create(&HopLabels { hop: hop.name() }).inc();
+    }
+
+    pub(crate) fn rotated(&self) {
+        self.0.rotations.inc();
+    }
+
+    pub(crate) fn probed(&self, kind: ProbeKind, result: ProbeResult) {
+        let probe = kind.name();
+        self.0.probes.get_or_create(&ProbeResultLabels { probe, result }).inc();
+    }
+
+    pub(crate) fn told(&self, result: Told) {
+        self.0.told.get_or_create(&ToldLabels { result }).inc();
+    }
+
+    /// What is known now.
+    pub(crate) fn show(&self, identity: &Identity) {
+        for hop in identity.hops() {
+            let labels = HopLabels { hop: hop.name() };
+            match identity.verdict(hop) {
+                Some(good) => drop(self.0.hop_good.get_or_create(&labels).set(good.into())),
+                None => drop(self.0.hop_good.remove(&labels)),
+            }
+        }
+        for kind in [ProbeKind::Encryption, ProbeKind::Network] {
+            if let Some(good) = identity.probe_verdict(kind) {
+                let labels = ProbeLabels { probe: kind.name() };
+                self.0.probe_good.get_or_create(&labels).set(good.into());
+            }
+        }
+        if identity.is_proven() {
+            self.0.last_success.set(seconds(self.0.clock.now()));
+        }
+    }
+}
+
+impl Held {
+    fn is_authenticated(&self) -> bool {
+        let tokens = self.credential.health().tokens;
+        let is_held = |scope: &str| {
+            tokens.scopes.iter().any(|held| held.scope == scope && held.seconds_left > 0)
+        };
+        !self.rejected && is_held(&self.scope)
+    }
+}
+
+/// Seconds since the epoch, as Prometheus counts them.
+fn seconds(time: Timestamp) -> f64 {
+    time.as_duration().as_secs_f64()
+}
+
+/// What is read when the page is.
+struct Page(CanaryMetrics);
+
+impl fmt::Debug for Page {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Page").finish_non_exhaustive()
+    }
+}
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let held = self.0.0.held.lock();
+        let authenticated = held.as_ref().is_some_and(Held::is_authenticated);
+        gauge(
+            &mut encoder,
+            "lanyard_canary_authenticated",
+            "Whether a valid token is held, and was taken when it was sent last",
+            if authenticated { 1.0 } else { 0.0 },
+        )?;
+        let Some(held) = held.as_ref() else { return Ok(()) };
+        held.encode(&mut encoder)
+    }
+}
+
+impl Held {
+    #[rustfmt::skip]
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let health = self.credential.health();
+        let generation = self.credential.generation();
+        counter(encoder, "lanyard_canary_tokens", "Tokens that Entra issued", health.tokens.counts.issued)?;
+        let token = health.tokens.scopes.iter().find(|held| held.scope == self.scope);
+        if let Some(token) = token {
+            gauge(encoder, "lanyard_canary_token_expiry_timestamp_seconds", "When the held token expires", seconds(token.expires_on))?;
+        }
+        gauge(encoder, "lanyard_canary_credential_not_before_seconds", "From when on the loaded credential is valid", seconds(generation.not_before()))?;
+        gauge(encoder, "lanyard_canary_credential_not_after_seconds", "When the loaded credential ends", seconds(generation.expires_at()))?;
+        if let Some(renew) = generation.stamps().renew_after {
+            gauge(encoder, "lanyard_canary_credential_renew_after_seconds", "From when on a newer credential is to be expected", seconds(renew))?;
+        }
+        let (client_id, thumbprint) = (generation.client_id().to_string(), thumbprint(&generation));
+        let labels = [("client_id", client_id.as_str()), ("thumbprint", thumbprint.as_str())];
+        let help = "The loaded certificate, by x5t#S256";
+        let mut metric = encoder.encode_descriptor("lanyard_canary_credential_info", help, None, MetricType::Gauge)?;
+        ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)
+    }
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: f64,
+) -> Result<(), fmt::Error> {
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    ConstGauge::new(value).encode(metric)
+}
+
+fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> Result<(), fmt::Error> {
+    let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    ConstCounter::new(value).encode(metric)
+}

@@ -1,0 +1,139 @@
+//! What is found out beyond the hops: that the network is there, that the key encrypts.
+//!
+//! Each probe has one task of its own, so it is made once at a time however many want to know, and
+//! its result is the facts until the next one. When it is made again follows from what came back
+//! ([`pause_after`]).
+
+pub(crate) mod encryption;
+pub(crate) mod network;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lanyard_api::canary_facts::ProbeFacts;
+use lanyard_azure::CallError;
+
+use self::encryption::KeyUrl;
+use self::network::NetworkPlace;
+use crate::cadence::{jittered, throttled};
+use crate::trouble::Trouble;
+
+/// A probe to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProbeSettings {
+    /// The virtual network, its security group and the resource group are there, in one region.
+    Network(NetworkPlace),
+    /// The key encrypts.
+    Encryption {
+        /// The key.
+        key: KeyUrl,
+        /// The credential file to ask with, where it is not the canary's own.
+        credential_file: Option<PathBuf>,
+    },
+}
+
+/// Which probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProbeKind {
+    /// [`ProbeSettings::Encryption`].
+    Encryption,
+    /// [`ProbeSettings::Network`].
+    Network,
+}
+
+impl ProbeKind {
+    /// The reason of a good probe.
+    pub(crate) const GOOD: &str = "AsExpected";
+    /// The reason where Azure, or the way to it, is to blame.
+    pub(crate) const AZURE_ERROR: &str = "AzureError";
+    /// The reason where the identity is to blame.
+    pub(crate) const INVALID_CREDENTIALS: &str = "InvalidAzureCredentials";
+
+    /// The name in facts and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Encryption => ProbeFacts::ENCRYPTION,
+            Self::Network => ProbeFacts::NETWORK,
+        }
+    }
+}
+
+impl ProbeSettings {
+    pub(crate) const fn kind(&self) -> ProbeKind {
+        match self {
+            Self::Network(_) => ProbeKind::Network,
+            Self::Encryption { .. } => ProbeKind::Encryption,
+        }
+    }
+}
+
+/// What a probe came to: words for what is good, or what is wrong with the reason as its code.
+pub(crate) type ProbeOutcome = Result<String, Trouble>;
+
+/// A probe that was made, with when it may be made again.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) outcome: ProbeOutcome,
+    pub(crate) pause: Option<Duration>,
+}
+
+impl Made {
+    pub(crate) const fn good(message: String) -> Self {
+        Self { outcome: Ok(message), pause: None }
+    }
+
+    /// Azure said no, or nothing.
+    pub(crate) fn refused(error: &CallError) -> Self {
+        let trouble = Trouble::of_call(error);
+        let pause = match error {
+            CallError::Throttled { pause, .. } => throttled(*pause),
+            CallError::Token { .. } if trouble.pause.is_some() => throttled(trouble.pause),
+            _ => pause_after(error.status()),
+        };
+        let reason = match error {
+            CallError::Token { .. } | CallError::Unauthorized { .. } => {
+                ProbeKind::INVALID_CREDENTIALS
+            }
+            _ => ProbeKind::AZURE_ERROR,
+        };
+        Self { outcome: Err(trouble.because(reason)), pause: Some(pause) }
+    }
+
+    /// There is nothing to ask with.
+    pub(crate) fn without_credential(trouble: Trouble) -> Self {
+        let trouble = trouble.because(ProbeKind::INVALID_CREDENTIALS);
+        Self { outcome: Err(trouble), pause: Some(OTHER_PAUSE) }
+    }
+
+    /// Nobody answered in time.
+    pub(crate) fn silent(trouble: Trouble) -> Self {
+        let trouble = trouble.because(ProbeKind::AZURE_ERROR);
+        Self { outcome: Err(trouble), pause: Some(OTHER_PAUSE) }
+    }
+
+    /// When the probe is made again.
+    pub(crate) fn next_in(&self, interval: Duration, chance: f64) -> Duration {
+        self.pause.map_or_else(|| jittered(interval, chance), |pause| later(pause, chance))
+    }
+}
+
+/// A pause that somebody asked for is never shortened.
+fn later(pause: Duration, chance: f64) -> Duration {
+    pause.mul_f64(1.0 + 0.1 * chance.clamp(0.0, 1.0))
+}
+
+/// How long a refused probe waits, by the status that came back: a role assignment takes minutes to
+/// work, a conflict passes soon. Source: the back-off classes of HyperShift's control plane operator.
+const fn pause_after(status: Option<u16>) -> Duration {
+    match status {
+        Some(403) => Duration::from_mins(10),
+        Some(409) => Duration::from_secs(30),
+        _ => OTHER_PAUSE,
+    }
+}
+
+const OTHER_PAUSE: Duration = Duration::from_mins(2);
+
+#[cfg(test)]
+mod tests;

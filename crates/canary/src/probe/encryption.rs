@@ -1,0 +1,137 @@
+//! Whether the key of a hosted cluster encrypts.
+
+use azure_core::http::Method;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lanyard_azure::{Caller, Reply};
+use lanyard_vocabulary::cloud::Endpoints;
+use serde_json::json;
+use url::Url;
+
+use super::{Made, ProbeKind};
+use crate::call::parse_url;
+use crate::trouble::{Nature, Trouble};
+
+/// The URL of one version of a key: `https://<vault>/keys/<name>/<version>`, also of a managed HSM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyUrl {
+    url: Url,
+    scope: String,
+}
+
+/// A text is not the URL of a version of a key in this cloud.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not https://VAULT/keys/NAME/VERSION with a vault of this cloud")]
+pub struct ParseKeyUrlError {
+    /// The text.
+    pub text: String,
+}
+
+/// What the control plane operator of HyperShift encrypts.
+const SAMPLE: &[u8] = b"text";
+const ALGORITHM: &str = "RSA-OAEP-256";
+const VERSION: &str = "7.4";
+
+impl KeyUrl {
+    /// Reads the URL of a key in the cloud with these endpoints.
+    ///
+    /// # Errors
+    ///
+    /// Where it is none.
+    pub fn parse(text: &str, endpoints: &Endpoints) -> Result<Self, ParseKeyUrlError> {
+        Self::parsed(text, endpoints).ok_or_else(|| ParseKeyUrlError { text: text.to_owned() })
+    }
+
+    fn parsed(text: &str, endpoints: &Endpoints) -> Option<Self> {
+        let url = parse_url(text)?;
+        let is_of_vault = !url.host_str()?.eq_ignore_ascii_case(endpoints.arm_host);
+        let scope = Caller::scope_in(&url, endpoints).filter(|_| is_of_vault)?;
+        let segments: Vec<_> = url.path_segments()?.collect();
+        let ["keys", name, version] = segments.as_slice() else { return None };
+        let is_whole = !name.is_empty() && !version.is_empty() && url.query().is_none();
+        is_whole.then_some(())?;
+        Some(Self { url, scope })
+    }
+
+    /// The scope of its vault's tokens.
+    pub(crate) fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    /// Encrypts four bytes.
+    pub(crate) async fn encrypt(&self, caller: &Caller) -> Made {
+        let mut url = self.url.clone();
+        url.set_path(&format!("{}/encrypt", self.url.path()));
+        url.set_query(Some(&format!("api-version={VERSION}")));
+        let body = json!({"alg": ALGORITHM, "value": URL_SAFE_NO_PAD.encode(SAMPLE)});
+        match caller.send(Method::Post, &url, Some(&body)).await {
+            Ok(reply) => self.judge(&reply),
+            Err(error) => Made::refused(&error),
+        }
+    }
+
+    fn judge(&self, reply: &Reply) -> Made {
+        let text = |name: &str| reply.body.get(name).and_then(serde_json::Value::as_str);
+        let has_value = text("value").is_some_and(|value| !value.is_empty());
+        let is_ours = text("kid").is_some_and(|kid| kid.eq_ignore_ascii_case(self.url.as_str()));
+        if has_value && is_ours {
+            return Made::good(format!("the key {} encrypts", self.url));
+        }
+        let what = if has_value { "encrypted with another key" } else { "gave no ciphertext" };
+        let message = format!("POST {}/encrypt: {}, and {what}", self.url, reply.status);
+        let hint = "check that no proxy or gateway answers in the vault's place";
+        let trouble = Trouble::new(Nature::Final, ProbeKind::AZURE_ERROR, message, hint);
+        Made { outcome: Err(trouble), pause: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_vocabulary::Cloud;
+
+    use super::*;
+
+    fn parse(text: &str) -> Result<KeyUrl, ParseKeyUrlError> {
+        KeyUrl::parse(text, Cloud::Public.endpoints().unwrap())
+    }
+
+    #[test]
+    fn a_key_is_named_with_its_version_in_a_vault_of_the_cloud() {
+        let key = parse("https://kv.vault.azure.net/keys/etcd/abc").unwrap();
+        assert_eq!(key.scope(), "https://vault.azure.net/.default");
+        let module = parse("https://m.managedhsm.azure.net/keys/etcd/abc").unwrap();
+        assert_eq!(module.scope(), "https://managedhsm.azure.net/.default");
+        for text in [
+            "https://kv.vault.azure.net/keys/etcd",
+            "https://kv.vault.azure.net/keys/etcd/",
+            "https://kv.vault.azure.net/keys/etcd/abc/",
+            "https://kv.vault.azure.net/secrets/etcd/abc",
+            "https://kv.vault.azure.net/keys/etcd/abc?x=1",
+            "http://kv.vault.azure.net/keys/etcd/abc",
+            "https://management.azure.com/keys/etcd/abc",
+            "https://kv.vault.azure.cn/keys/etcd/abc",
+            "kv",
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.text, text);
+        }
+    }
+
+    #[test]
+    fn only_a_ciphertext_of_this_very_key_is_good() {
+        let key = parse("https://kv.vault.azure.net/keys/etcd/abc").unwrap();
+        let kid = "https://KV.vault.azure.net/keys/etcd/abc";
+        let other = "https://kv.vault.azure.net/keys/etcd/def";
+        let cases = [
+            (json!({"kid": kid, "value": "c2FtcGxl"}), true),
+            (json!({"kid": other, "value": "c2FtcGxl"}), false),
+            (json!({"kid": kid, "value": ""}), false),
+            (json!({"value": "c2FtcGxl"}), false),
+            (serde_json::Value::Null, false),
+        ];
+        for (body, good) in cases {
+            let made = key.judge(&Reply { status: 200, body: body.clone() });
+            assert_eq!(made.outcome.is_ok(), good, "{body}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! A scripted Azure, a credential file, and time that passes only when everything waits: for tests.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use azure_core::error::ErrorKind;
+use azure_core::http::headers::{AUTHORIZATION, Headers};
+use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use lanyard_azure::{RetryPolicy, Transport, TransportSettings};
+use lanyard_clock::{Clock as _, ManualClock, SharedClock};
+use lanyard_credential::{TokenTransport, TokenTransportOptions};
+use lanyard_vocabulary::{Cloud, Component};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    Canary, CanaryMetrics, CanaryParts, CanarySettings, CredentialPlace, GrantedCall, Patience,
+};
+
+/// Planted where secrets are: it must be seen nowhere else.
+pub(crate) const MARKER: &str = "planted-marker";
+
+/// Runs a test with one thread for files, so that [`Bench::settle`] knows when they are read.
+pub(crate) fn run(test: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(test);
+}
+
+/// What a service answers from now on.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    /// A status with headers and a body.
+    Reply(u16, Vec<(&'static str, String)>, Value),
+    /// The connection breaks.
+    Broken,
+    /// No answer, ever.
+    Silence,
+}
+
+impl Answer {
+    pub(crate) fn ok(body: Value) -> Self {
+        Self::Reply(200, Vec::new(), body)
+    }
+
+    pub(crate) fn refusal(status: u16, code: &str) -> Self {
+        let message = format!("{code}: no");
+        Self::Reply(status, Vec::new(), json!({"error": {"code": code, "message": message}}))
+    }
+
+    pub(crate) fn throttled(seconds: Option<u64>) -> Self {
+        let header = seconds.map(|seconds| ("retry-after", seconds.to_string()));
+        Self::Reply(429, header.into_iter().collect(), json!({"error": {"code": "Throttled"}}))
+    }
+
+    /// Entra refuses, as it does.
+    pub(crate) fn entra(error: &str, code: u32) -> Self {
+        let text = format!("AADSTS{code}: refused. Trace ID: t");
+        let body = json!({"error": error, "error_description": text, "error_codes": [code]});
+        Self::Reply(401, Vec::new(), body)
+    }
+
+    fn token(number: usize) -> Self {
+        let token = format!("{MARKER}-token-{number}");
+        Self::ok(json!({"token_type": "Bearer", "expires_in": 3_600, "access_token": token}))
+    }
+}
+
+/// A request as a service saw it.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) method: Method,
+    pub(crate) body: String,
+}
+
+/// Services that answer by host, and Entra.
+#[derive(Debug)]
+pub(crate) struct Azure {
+    answers: Mutex<HashMap<String, Answer>>,
+    seen: Mutex<Vec<Seen>>,
+}
+
+impl Azure {
+    pub(crate) const ENTRA: &str = "login.microsoftonline.com";
+    pub(crate) const ARM: &str = "management.azure.com";
+    pub(crate) const VAULT: &str = "kv.vault.azure.net";
+
+    /// From now on all that `host` answers, or, with a path behind it, that this path is answered.
+    pub(crate) fn answers(&self, place: &str, answer: Answer) {
+        self.answers.lock().insert(place.to_owned(), answer);
+    }
+
+    /// From now on `place` answers as it does when all is well.
+    pub(crate) fn heals(&self, place: &str) {
+        self.answers.lock().remove(place);
+    }
+
+    pub(crate) fn seen(&self, host: &str) -> Vec<Seen> {
+        self.seen.lock().iter().filter(|seen| seen.host == host).cloned().collect()
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        let (host, path) = (request.url().host_str().unwrap().to_owned(), request.url().path());
+        let answers = self.answers.lock();
+        let of_path = answers.get(&format!("{host}{path}"));
+        if let Some(answer) = of_path.or_else(|| answers.get(&host)) {
+            return answer.clone();
+        }
+        drop(answers);
+        if host == Self::ENTRA {
+            return Answer::token(self.seen(&host).len());
+        }
+        let bearer = request.headers().get_optional_str(&AUTHORIZATION).unwrap_or_default();
+        assert!(bearer.contains(MARKER), "a call is never made without a token");
+        Answer::ok(json!({"location": "westeurope"}))
+    }
+}
+
+#[async_trait]
+impl HttpClient for Azure {
+    async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+        let body: &azure_core::Bytes = match request.body() {
+            azure_core::http::Body::Bytes(bytes) => bytes,
+            azure_core::http::Body::SeekableStream(_) => panic!("no request has a stream"),
+        };
+        let seen = Seen {
+            host: request.url().host_str().unwrap().to_owned(),
+            path: request.url().path().to_owned(),
+            method: request.method(),
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        };
+        let answer = self.answer(request);
+        self.seen.lock().push(seen);
+        match answer {
+            Answer::Reply(status, pairs, body) => {
+                let mut headers = Headers::new();
+                for (name, value) in pairs {
+                    headers.insert(name, value);
+                }
+                let (status, body) = (StatusCode::from(status), body.to_string());
+                Ok(AsyncRawResponse::from_bytes(status, headers, body))
+            }
+            Answer::Broken => {
+                let error = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+                Err(azure_core::Error::new(ErrorKind::Io, error))
+            }
+            Answer::Silence => std::future::pending().await,
+        }
+    }
+}
+
+/// The scripted Azure with a credential file in a folder of its own.
+pub(crate) struct Bench {
+    pub(crate) azure: Arc<Azure>,
+    pub(crate) clock: ManualClock,
+    pub(crate) metrics: CanaryMetrics,
+    folder: TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let clock = ManualClock::starting_at("2026-11-21T12:00:00Z".parse().unwrap());
+        let azure = Arc::new(Azure { answers: Mutex::default(), seen: Mutex::default() });
+        let shared: SharedClock = Arc::new(clock.clone());
+        let metrics = CanaryMetrics::new(Component::Disk, shared);
+        Self { azure, clock, metrics, folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("disk-credentials")
+    }
+
+    pub(crate) fn shared_clock(&self) -> SharedClock {
+        Arc::new(self.clock.clone())
+    }
+
+    /// Writes a credential that begins to be valid so many minutes after the first one.
+    pub(crate) fn write(&self, minutes: u64) {
+        self.write_content(&document(minutes).to_string());
+    }
+
+    pub(crate) fn write_content(&self, content: &str) {
+        let fresh = self.folder.path().join("fresh");
+        std::fs::write(&fresh, content).unwrap();
+        std::fs::rename(fresh, self.path()).unwrap();
+    }
+
+    pub(crate) fn settings(&self) -> CanarySettings {
+        let endpoints = Cloud::Public.endpoints().unwrap();
+        let line = "GET https://management.azure.com/subscriptions/s/disks?api-version=2023-10-02";
+        CanarySettings {
+            component: Component::Disk,
+            endpoints,
+            place: CredentialPlace::File(self.path()),
+            call: Some(GrantedCall::parse(line, endpoints).unwrap()),
+            probes: Vec::new(),
+            interval: Duration::from_mins(1),
+            token_interval: Duration::from_mins(10),
+            probe_interval: Duration::from_mins(10),
+            patience: Patience::HOPS,
+        }
+    }
+
+    pub(crate) fn parts(&self) -> CanaryParts {
+        let settings = TransportSettings {
+            retry: RetryPolicy {
+                retries: 0,
+                base: Duration::from_secs(1),
+                cap: Duration::from_secs(1),
+            },
+            ..TransportSettings::default()
+        };
+        let client: Arc<dyn HttpClient> = Arc::<Azure>::clone(&self.azure);
+        let transport = Transport::over(client, &settings, self.shared_clock());
+        let mut options = TokenTransportOptions::default();
+        options.clock = self.shared_clock();
+        options.client.transport = Some(transport.unpaced());
+        CanaryParts {
+            clock: self.shared_clock(),
+            token_transport: TokenTransport::new(options),
+            transport,
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    pub(crate) fn canary(&self, settings: CanarySettings) -> Canary {
+        Canary::new(settings, self.parts())
+    }
+
+    /// Lets every task run until it waits.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..3 {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            // The one thread for files does it after all that was asked before.
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+        }
+    }
+
+    /// Lets time pass until `reached` says so.
+    pub(crate) async fn until(&self, mut reached: impl FnMut() -> bool) {
+        let started = self.clock.monotonic();
+        while !reached() {
+            self.settle().await;
+            if let Some(due) = self.clock.next_due() {
+                self.clock.advance(due);
+            }
+            let spent = self.clock.monotonic() - started;
+            assert!(spent < Duration::from_hours(24), "it is not reached in a day");
+        }
+    }
+
+    /// Lets so much time pass.
+    pub(crate) async fn pass(&self, duration: Duration) {
+        let end = self.clock.monotonic() + duration;
+        while self.clock.monotonic() < end {
+            self.settle().await;
+            let left = end - self.clock.monotonic();
+            self.clock.advance(self.clock.next_due().unwrap_or(left).min(left));
+        }
+        self.settle().await;
+    }
+
+    /// The value of a metric: the line that begins like this.
+    pub(crate) fn metric(&self, line: &str) -> Option<f64> {
+        let page = self.page();
+        let found = page.lines().find_map(|it| it.strip_prefix(line)?.strip_prefix(' '))?;
+        found.parse().ok()
+    }
+
+    pub(crate) fn page(&self) -> String {
+        lanyard_telemetry::MetricsPage::build(|registry| self.metrics.register(registry)).render()
+    }
+}
+
+/// The PEM of a key and its certificate, which hold the marker in no other form than base64.
+static BUNDLE: LazyLock<String> = LazyLock::new(|| {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
+    let params = rcgen::CertificateParams::new(vec!["disk".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    format!("{}{}", key.serialize_pem(), certificate.pem())
+});
+
+fn document(minutes: u64) -> Value {
+    let begin: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+    json!({
+        "client_id": "22222222-2222-4222-8222-222222222222",
+        "tenant_id": "11111111-1111-4111-8111-111111111111",
+        "client_secret": STANDARD.encode(BUNDLE.as_bytes()),
+        "client_secret_url": format!("https://example.com/?sig={MARKER}"),
+        "authentication_endpoint": "https://login.microsoftonline.com/",
+        "not_before": (begin + Duration::from_mins(minutes)).to_string(),
+        "not_after": "2027-04-01T00:00:00Z",
+        "renew_after": "2027-02-15T00:00:00Z",
+    })
+}

@@ -1,0 +1,121 @@
+//! What is known of something that is tried again and again: a pure state machine.
+//!
+//! The rules:
+//!
+//! 1. A success is told at once, and so is trouble of somebody who knows ([`Nature::Final`]).
+//! 2. Trouble on the way is counted, and told once it came [`Patience::failures`] times in a row
+//!    over [`Patience::lasting`]. Until then what was known stays known.
+//! 3. What is told stays as it was told while it has the same code, its beginning included. Trouble
+//!    on the way says nothing new about what is known to be bad.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::trouble::{Nature, Trouble};
+
+/// How long trouble that may pass by itself is only counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// How many tries in a row have to fail.
+    pub failures: u32,
+    /// Over what time.
+    pub lasting: Duration,
+}
+
+impl Patience {
+    /// For the hops of the identity: a node that restarts or an API that throttles is no news.
+    pub const HOPS: Self = Self { failures: 3, lasting: Duration::from_mins(5) };
+    /// For probes, which are made every ten minutes.
+    pub const PROBES: Self = Self { failures: 3, lasting: Duration::from_mins(30) };
+}
+
+/// A moment, by both clocks: the wall's leaves the process, the monotonic one measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) wall: Timestamp,
+    pub(crate) monotonic: Duration,
+}
+
+/// What is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// It works.
+    Good { since: Timestamp },
+    /// It does not.
+    Bad { trouble: Trouble, since: Timestamp },
+}
+
+/// What is known of one thing, and what has not been told yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Track {
+    standing: Standing,
+    run: Option<Run>,
+}
+
+/// Failures in a row that may pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Run {
+    failures: u32,
+    first: Moment,
+}
+
+impl Track {
+    /// What is known.
+    pub(crate) const fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    pub(crate) const fn is_good(&self) -> bool {
+        matches!(self.standing, Standing::Good { .. })
+    }
+
+    /// Whether the last try succeeded.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.is_good() && self.run.is_none()
+    }
+
+    /// A try came to something.
+    pub(crate) fn note(&mut self, outcome: Result<(), Trouble>, now: Moment, patience: Patience) {
+        match outcome {
+            Ok(()) => self.succeed(now),
+            Err(trouble) => self.fail(trouble, now, patience),
+        }
+    }
+
+    /// Nothing is known any more.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+
+    fn succeed(&mut self, now: Moment) {
+        self.run = None;
+        if !self.is_good() {
+            self.standing = Standing::Good { since: now.wall };
+        }
+    }
+
+    fn fail(&mut self, trouble: Trouble, now: Moment, patience: Patience) {
+        if trouble.nature == Nature::Final {
+            self.run = None;
+            let is_told = |told: &Standing| matches!(told, Standing::Bad { trouble: told, .. } if told.is_same(&trouble));
+            if !is_told(&self.standing) {
+                self.standing = Standing::Bad { trouble, since: now.wall };
+            }
+            return;
+        }
+        let run = self.run.get_or_insert(Run { failures: 0, first: now });
+        run.failures = run.failures.saturating_add(1);
+        let lasted = now.monotonic.saturating_sub(run.first.monotonic);
+        let is_over = run.failures >= patience.failures && lasted >= patience.lasting;
+        if is_over && !matches!(self.standing, Standing::Bad { .. }) {
+            self.standing = Standing::Bad { trouble, since: run.first.wall };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

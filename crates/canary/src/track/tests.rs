@@ -1,0 +1,150 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const PATIENCE: Patience = Patience { failures: 3, lasting: Duration::from_mins(5) };
+
+fn at(seconds: u64) -> Moment {
+    let monotonic = Duration::from_secs(seconds);
+    Moment { wall: Timestamp::UNIX_EPOCH + monotonic, monotonic }
+}
+
+fn passing(code: &str) -> Result<(), Trouble> {
+    Err(Trouble::new(Nature::Passing, code, format!("{code} was said"), "wait"))
+}
+
+fn refusal(code: &str) -> Result<(), Trouble> {
+    Err(Trouble::new(Nature::Final, code, format!("{code} was said"), "mend it"))
+}
+
+/// The standing after outcomes at these seconds, as `good`, `unknown` or the code.
+fn standing(steps: &[(u64, Result<(), Trouble>)]) -> String {
+    told(track(steps).standing())
+}
+
+fn track(steps: &[(u64, Result<(), Trouble>)]) -> Track {
+    let mut track = Track::default();
+    for (seconds, outcome) in steps {
+        track.note(outcome.clone(), at(*seconds), PATIENCE);
+    }
+    track
+}
+
+fn told(standing: &Standing) -> String {
+    match standing {
+        Standing::Unknown => "unknown".to_owned(),
+        Standing::Good { .. } => "good".to_owned(),
+        Standing::Bad { trouble, .. } => trouble.code.clone(),
+    }
+}
+
+#[test]
+fn a_success_and_a_refusal_are_told_at_once() {
+    assert_eq!(standing(&[(0, Ok(()))]), "good");
+    assert_eq!(standing(&[(0, refusal("AADSTS700016"))]), "AADSTS700016");
+    assert_eq!(standing(&[(0, Ok(())), (60, refusal("AADSTS700016"))]), "AADSTS700016");
+    assert_eq!(standing(&[(0, refusal("AADSTS700016")), (60, Ok(()))]), "good");
+}
+
+#[test]
+fn trouble_on_the_way_is_told_when_it_came_often_and_long_enough() {
+    let busy = || passing("TooManyRequests");
+    // Often, and not long.
+    assert_eq!(standing(&[(0, Ok(())), (60, busy()), (61, busy()), (62, busy())]), "good");
+    // Long, and not often.
+    assert_eq!(standing(&[(0, Ok(())), (60, busy()), (3_600, busy())]), "good");
+    let both = [(0, Ok(())), (60, busy()), (200, busy()), (360, busy())];
+    assert_eq!(standing(&both), "TooManyRequests");
+    // It began with the first of them.
+    let Standing::Bad { since, .. } = track(&both).standing().clone() else { panic!() };
+    assert_eq!(since, at(60).wall);
+    // A success between two of them begins anew.
+    let broken = [(0, busy()), (200, Ok(())), (400, busy()), (401, busy())];
+    assert_eq!(standing(&broken), "good");
+}
+
+#[test]
+fn what_nobody_knows_yet_stays_unknown_while_trouble_may_pass() {
+    assert_eq!(standing(&[(0, passing("TimedOut")), (1, passing("TimedOut"))]), "unknown");
+}
+
+#[test]
+fn a_refusal_is_replaced_by_another_refusal_and_not_by_trouble_on_the_way() {
+    let mut steps = vec![(0, refusal("AADSTS700016"))];
+    steps.extend((1..20).map(|minute| (minute * 60, passing("TimedOut"))));
+    assert_eq!(standing(&steps), "AADSTS700016");
+    steps.push((2_000, refusal("AADSTS700027")));
+    assert_eq!(standing(&steps), "AADSTS700027");
+}
+
+#[test]
+fn what_is_told_keeps_its_beginning_and_its_words() {
+    let said = |words: &str| Err(Trouble::new(Nature::Final, "AADSTS700016", words, "mend it"));
+    let track = track(&[(0, said("request 1")), (60, said("request 2"))]);
+    let Standing::Bad { trouble, since } = track.standing() else { panic!() };
+    assert_eq!((trouble.message.as_str(), *since), ("request 1", at(0).wall));
+}
+
+#[test]
+fn one_reason_for_another_cause_is_news() {
+    let said = |cause: &str| match refusal(cause) {
+        Err(trouble) => Err(trouble.because("AzureError")),
+        Ok(()) => Ok(()),
+    };
+    let track = track(&[(0, said("AuthorizationFailed")), (60, said("ResourceNotFound"))]);
+    let Standing::Bad { trouble, .. } = track.standing() else { panic!() };
+    assert_eq!(
+        (trouble.code.as_str(), trouble.message.as_str()),
+        ("AzureError", "ResourceNotFound was said")
+    );
+}
+
+fn outcomes() -> impl Strategy<Value = Vec<(u64, Result<(), Trouble>)>> {
+    let outcome = prop_oneof![
+        Just(Ok(())),
+        prop::sample::select(vec!["TooManyRequests", "TimedOut"]).prop_map(passing),
+        prop::sample::select(vec!["AADSTS700016", "AuthorizationFailed"]).prop_map(refusal),
+    ];
+    prop::collection::vec((1_u64..200, outcome), 1..60).prop_map(|steps| {
+        let mut seconds = 0;
+        let later = |(pause, outcome)| {
+            seconds += pause;
+            (seconds, outcome)
+        };
+        steps.into_iter().map(later).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn trouble_on_the_way_alone_never_flips_what_is_known_more_than_once_in_the_patience(
+        steps in outcomes(),
+    ) {
+        let mut track = Track::default();
+        let mut last_bad: Option<u64> = None;
+        for (seconds, outcome) in steps {
+            let before = told(track.standing());
+            let is_passing = outcome.as_ref().is_err_and(|it| it.nature == Nature::Passing);
+            track.note(outcome, at(seconds), PATIENCE);
+            let after = told(track.standing());
+            if is_passing && before != after {
+                prop_assert!(matches!(before.as_str(), "good" | "unknown"), "{before} to {after}");
+                if let Some(last) = last_bad {
+                    prop_assert!(seconds - last >= PATIENCE.lasting.as_secs());
+                }
+                last_bad = Some(seconds);
+            }
+        }
+    }
+
+    #[test]
+    fn a_last_success_is_good_and_a_last_refusal_is_bad_whatever_came_before(
+        mut steps in outcomes(),
+        ends_well in any::<bool>(),
+    ) {
+        let last = steps.last().map_or(0, |(seconds, _)| *seconds) + 1;
+        let end = if ends_well { Ok(()) } else { refusal("AADSTS90002") };
+        steps.push((last, end));
+        prop_assert_eq!(standing(&steps), if ends_well { "good" } else { "AADSTS90002" });
+    }
+}

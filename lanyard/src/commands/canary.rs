@@ -1,0 +1,238 @@
+//! `lanyard canary`: a tiny pod that keeps proving an identity.
+
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use lanyard_azure::{RetryPolicy, Transport, TransportSettings};
+use lanyard_canary::{Canary, CanaryMetrics, CanaryParts, PodAnnotation, Telling};
+use lanyard_clock::{SharedClock, SystemClock};
+use lanyard_credential::{TokenTransport, TokenTransportOptions};
+use lanyard_kubernetes::{KubernetesApi, UserAgent};
+use lanyard_telemetry::{
+    BuildInfo, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, Remarks,
+    health_routes, metrics_routes,
+};
+use lanyard_vocabulary::{ArmResourceId, Cloud, Component, causes};
+
+use super::cluster_access;
+use super::go_values::GoDuration;
+use crate::exit::{CommandError, CommandResult, Exit};
+use crate::settings::Environment;
+use crate::signals::Signals;
+
+/// Keep proving an identity, in the place of the component that has it
+///
+/// Learns the path of the credential file as the component would, keeps a token, and makes one
+/// call that the component's role grants, every interval and after each rotation. What it finds
+/// out is in its metrics and, while something changes, in an annotation of its own pod. Runs until
+/// SIGTERM, whatever becomes of the identity.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Whose identity it is, by its field in the HostedCluster API, such as `disk`
+    #[arg(long, value_name = "NAME")]
+    component: Component,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// The request that the role grants, such as
+    /// `GET https://management.azure.com/subscriptions/ID?api-version=2021-04-01`; without it the
+    /// proof ends with a token
+    #[arg(long, value_name = "'METHOD URL'")]
+    call: Option<String>,
+    /// The cloud, as the HostedCluster API names it
+    #[arg(long, default_value = "AzurePublicCloud", value_name = "NAME")]
+    cloud: Cloud,
+    /// The time between two calls
+    #[arg(long, default_value = "60s", value_name = "DURATION")]
+    interval: GoDuration,
+    /// After what time Entra is asked for a new token though the held one lives on, so that a
+    /// revoked identity shows
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    token_interval: GoDuration,
+    #[command(flatten)]
+    probes: ProbeArgs,
+    /// Where metrics, /healthz and /readyz are served; 0 for nowhere
+    #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
+    metrics_addr: ListenAddress,
+    #[command(flatten)]
+    pod: PodArgs,
+}
+
+/// How the credential file is found.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct PlaceArgs {
+    /// The credential file
+    #[arg(long, value_name = "PATH")]
+    credential_file: Option<PathBuf>,
+    /// The environment variable that holds the path of the credential file
+    #[arg(long, value_name = "VARIABLE")]
+    credential_file_from_env: Option<String>,
+    /// The cloud configuration (cloud.conf, azure.json) whose key aadMSIDataPlaneIdentityPath holds
+    /// the path of the credential file
+    #[arg(long, value_name = "PATH")]
+    cloud_config: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Probes")]
+struct ProbeArgs {
+    /// What to probe beyond the call; may be given twice
+    #[arg(long, value_enum, value_name = "PROBE")]
+    probe: Vec<ProbeName>,
+    /// The virtual network (for `network`)
+    #[arg(long, value_name = "ID")]
+    vnet_id: Option<ArmResourceId>,
+    /// The network security group (for `network`)
+    #[arg(long, value_name = "ID")]
+    security_group_id: Option<ArmResourceId>,
+    /// The resource group of the cluster (for `network`)
+    #[arg(long, value_name = "ID")]
+    resource_group_id: Option<ArmResourceId>,
+    /// The key, `https://VAULT/keys/NAME/VERSION` (for `encryption`)
+    #[arg(long, value_name = "URL")]
+    key_url: Option<String>,
+    /// The credential file to encrypt with, where it is not the component's own (for `encryption`)
+    #[arg(long, value_name = "PATH")]
+    encryption_credential_file: Option<PathBuf>,
+    /// The time between two probes that are good
+    #[arg(long, default_value = "10m", value_name = "DURATION")]
+    probe_interval: GoDuration,
+}
+
+/// A probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ProbeName {
+    /// Virtual network, security group and resource group are there, in one region.
+    Network,
+    /// The key encrypts.
+    Encryption,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Kubernetes")]
+struct PodArgs {
+    /// The name of this pod
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pod_name: Option<String>,
+    /// The namespace of this pod
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    pod_namespace: Option<String>,
+    /// How to reach the Kubernetes API [default: as a pod]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Tell nobody but metrics and the log
+    #[arg(long)]
+    no_annotation: bool,
+}
+
+/// Proves until a supervisor asks for the end.
+pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+    let settings = settings::resolve(&args)?;
+    let mut signals = Signals::listen()?;
+    let clock = SystemClock::shared();
+    let metrics = CanaryMetrics::new(args.component, SharedClock::clone(&clock));
+    let listening = Listening::bind(args.metrics_addr)
+        .await
+        .map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
+    let parts = parts(&environment, &metrics, &clock)?;
+    let mut canary = Canary::new(settings, parts);
+    if let Some(annotation) = annotation(&args.pod, &environment, &clock).await? {
+        let teller = Arc::new(annotation);
+        canary = canary.telling(Telling::new(teller, SharedClock::clone(&clock), metrics.clone()));
+    }
+    let pages = serve(listening, &metrics, &clock);
+    tokio::select! {
+        () = canary.run() => {
+            Err(CommandError::unavailable("the canary ended by itself").hint("report this defect"))
+        }
+        served = pages => served,
+        end = signals.end() => {
+            tracing::info!(?end, "ending");
+            Ok(Exit::Good)
+        }
+    }
+}
+
+fn parts(
+    environment: &Environment,
+    metrics: &CanaryMetrics,
+    clock: &SharedClock,
+) -> Result<CanaryParts, CommandError> {
+    let settings = TransportSettings {
+        https_proxy: environment.https_proxy.clone(),
+        no_proxy: environment.no_proxy.clone(),
+        retry: NEXT_ROUND,
+        ..TransportSettings::default()
+    };
+    let transport = Transport::new(&settings, SharedClock::clone(clock)).map_err(|error| {
+        CommandError::unavailable("Azure cannot be reached").because(&error).hint(error.hint())
+    })?;
+    let mut options = TokenTransportOptions::default();
+    options.clock = SharedClock::clone(clock);
+    options.client.transport = Some(transport.unpaced());
+    Ok(CanaryParts {
+        clock: SharedClock::clone(clock),
+        token_transport: TokenTransport::new(options),
+        transport,
+        metrics: metrics.clone(),
+    })
+}
+
+/// A canary's next round is its retry, and a host that wants to be left alone is not waited for.
+const NEXT_ROUND: RetryPolicy =
+    RetryPolicy { retries: 0, base: Duration::from_secs(1), cap: Duration::from_secs(1) };
+
+/// The annotation of this pod, where it is known which pod this is and the API can be reached.
+async fn annotation(
+    pod: &PodArgs,
+    environment: &Environment,
+    clock: &SharedClock,
+) -> Result<Option<PodAnnotation>, CommandError> {
+    if pod.no_annotation {
+        return Ok(None);
+    }
+    let access = cluster_access::access(pod.kubeconfig.as_deref(), environment)?;
+    let (Some(access), Some(name), Some(namespace)) = (access, &pod.pod_name, &pod.pod_namespace)
+    else {
+        let hint = "set POD_NAME and POD_NAMESPACE in a cluster, or give --no-annotation";
+        tracing::warn!(hint, "only metrics and the log tell what the canary finds out");
+        return Ok(None);
+    };
+    let agent = UserAgent::from_static(concat!("lanyard-canary/", env!("CARGO_PKG_VERSION")));
+    let api = KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await;
+    let api = api.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))?;
+    Ok(Some(PodAnnotation::new(api, namespace, name)))
+}
+
+/// Serves the pages; never ends where there are none.
+///
+/// Both probes of the kubelet are good as long as the process answers: a broken identity must
+/// neither restart the pod nor hide it.
+async fn serve(
+    listening: Option<Listening>,
+    metrics: &CanaryMetrics,
+    clock: &SharedClock,
+) -> CommandResult {
+    let Some(listening) = listening else { return std::future::pending().await };
+    let page = MetricsPage::build(|registry| {
+        metrics.register(registry);
+        ProcessMetrics.register(registry);
+        BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
+    });
+    let alive = || std::future::ready(Ok(()));
+    let liveness = Liveness::new(alive, LIVENESS_LIMIT, SharedClock::clone(clock));
+    let health = health_routes("/healthz", liveness, Readiness::default(), Remarks::default());
+    let routes = health.merge(metrics_routes(page));
+    tracing::info!(address = %listening.address(), "serving metrics and health");
+    let served = listening.serve(routes, SharedClock::clone(clock), std::future::pending()).await;
+    let error = served.err().map(|error| causes(&error)).unwrap_or_default();
+    Err(CommandError::unavailable(format!("the pages could not go on: {error}")))
+}
+
+const LIVENESS_LIMIT: Duration = Duration::from_secs(5);

@@ -1,0 +1,28 @@
+//! How a command reaches the Kubernetes API: a kubeconfig, or as a pod.
+
+use std::path::Path;
+
+use lanyard_kubernetes::ApiAccess;
+
+use crate::exit::CommandError;
+use crate::settings::Environment;
+
+/// The kubeconfig that was given, or what every pod finds in its environment; nothing outside of a
+/// cluster.
+pub(in crate::commands) fn access(
+    kubeconfig: Option<&Path>,
+    environment: &Environment,
+) -> Result<Option<ApiAccess>, CommandError> {
+    if let Some(path) = kubeconfig {
+        return Ok(Some(ApiAccess::Kubeconfig(path.to_owned())));
+    }
+    let Some(host) = environment.kubernetes_host.clone() else { return Ok(None) };
+    let port = environment.kubernetes_port.as_deref().unwrap_or("443").parse();
+    let port = port.map_err(|error: std::num::ParseIntError| {
+        CommandError::invalid("KUBERNETES_SERVICE_PORT is no port")
+            .because(&error)
+            .hint("unset KUBERNETES_SERVICE_HOST, or give --kubeconfig")
+    })?;
+    let service_account = ApiAccess::SERVICE_ACCOUNT.into();
+    Ok(Some(ApiAccess::InCluster { host, port, service_account }))
+}
