@@ -1,5 +1,5 @@
-//! The custom resource definitions in the operator's chart: those of `lanyard_api::definitions`, and
-//! copies of those that stand in the node plugin's chart.
+//! What is generated of the operator's chart: the custom resource definitions of
+//! `lanyard_api::definitions`, and copies of what stands in the node plugin's chart.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,6 +16,9 @@ use crate::house::House;
 const WRITTEN: &str = "charts/lanyard-node/files/crds";
 /// Where the operator's chart has all of them.
 const CHART: &str = "charts/lanyard-operator/files/crds";
+/// The templates that both charts have.
+const SHARED: [(&str, &str); 1] =
+    [("charts/lanyard-node/templates/_owner.tpl", "charts/lanyard-operator/templates/_owner.tpl")];
 
 /// Every file of the operator's chart that is generated.
 pub(super) fn generate(house: &House) -> Result<Vec<Generated>, TaskError> {
@@ -38,6 +41,13 @@ pub(super) fn generate(house: &House) -> Result<Vec<Generated>, TaskError> {
             read(&file)?
         );
         files.push(Generated { path: chart.join(name), text, source });
+    }
+    for (source, copy) in SHARED {
+        let text = read(&house.root().join(source))?;
+        let text = format!(
+            "{{{{/* Copied by `cargo xtask codegen` from {source}; do not edit. */}}}}\n{text}"
+        );
+        files.push(Generated { path: house.root().join(copy), text, source: source.to_owned() });
     }
     Ok(files)
 }
