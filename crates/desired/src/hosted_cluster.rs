@@ -190,6 +190,8 @@ impl ValidatedHostedCluster {
     }
 }
 
-fn control_plane_namespace(namespace: &str, name: &str) -> String {
+/// The namespace of the control plane of a HostedCluster: `<namespace>-<name>`, the name with `-`
+/// for every `.`. Two clusters may come to one.
+pub fn control_plane_namespace(namespace: &str, name: &str) -> String {
     format!("{namespace}-{}", name.replace('.', "-"))
 }

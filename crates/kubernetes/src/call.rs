@@ -192,6 +192,14 @@ pub enum ApiError {
         /// How long it asked to be left alone.
         retry_after: Option<Duration>,
     },
+    /// Fields of the object belong to others, who want them otherwise.
+    #[error("could not {action}: {}", told(conflicts))]
+    Conflict {
+        /// What was tried.
+        action: String,
+        /// Which fields, and whose.
+        conflicts: Vec<FieldConflict>,
+    },
     /// The API knows no objects of that kind, whatever their names.
     #[error("could not {action}: the API serves no such kind: {message} (HTTP 404)")]
     NotServed {
@@ -226,6 +234,15 @@ pub enum ApiError {
     },
 }
 
+/// A field that belongs to another manager.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldConflict {
+    /// The manager, as the API server keeps it in `managedFields`.
+    pub manager: String,
+    /// The field, as the API server writes it: `.spec.replicas`.
+    pub field: String,
+}
+
 impl ApiError {
     /// What to do next.
     pub fn hint(&self) -> &'static str {
@@ -238,6 +255,10 @@ impl ApiError {
             }
             Self::Refused { status: 404, .. } => "see that the object is there",
             Self::NotServed { .. } => "install the CRDs; the chart has them",
+            Self::Conflict { .. } => {
+                "let one of the two write these fields: stop the other manager, or take what it set \
+                 off its configuration"
+            }
             Self::Refused { .. } => "see the message, and the health of the Kubernetes API",
             Self::Unreached { .. } | Self::TimedOut { .. } => {
                 "see the address of the API server and the way to it"
@@ -251,7 +272,7 @@ impl ApiError {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
             Self::Unreached { .. } | Self::TimedOut { .. } => true,
-            Self::NotServed { .. } | Self::Unreadable { .. } => false,
+            Self::Conflict { .. } | Self::NotServed { .. } | Self::Unreadable { .. } => false,
         }
     }
 
@@ -294,6 +315,10 @@ impl ApiError {
         if status.code == 404 && !names_object {
             return Self::NotServed { action, message: status.message.clone() };
         }
+        let conflicts = conflicts_of(status);
+        if !conflicts.is_empty() {
+            return Self::Conflict { action, conflicts };
+        }
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         Self::Refused {
             action,
@@ -303,6 +328,35 @@ impl ApiError {
             retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
         }
     }
+}
+
+/// The causes of a status that says that server-side apply met other managers.
+fn conflicts_of(status: &kube::core::Status) -> Vec<FieldConflict> {
+    let causes = status.details.as_ref().map(|details| details.causes.as_slice());
+    let mut conflicts: Vec<_> = causes
+        .unwrap_or_default()
+        .iter()
+        .filter(|cause| cause.reason == "FieldManagerConflict")
+        .map(|cause| {
+            // conflict with "kubectl-edit" using apps/v1
+            let manager = cause.message.split('"').nth(1).unwrap_or(&cause.message).to_owned();
+            FieldConflict { manager, field: cause.field.clone() }
+        })
+        .collect();
+    conflicts.sort_unstable();
+    conflicts.dedup();
+    conflicts
+}
+
+/// `.spec.a and .spec.b belong to x`, for each manager.
+fn told(conflicts: &[FieldConflict]) -> String {
+    let managers = conflicts.chunk_by(|one, other| one.manager == other.manager);
+    let told = managers.map(|of_one| {
+        let fields: Vec<_> = of_one.iter().map(|conflict| conflict.field.as_str()).collect();
+        let manager = of_one.first().map_or("", |conflict| &conflict.manager);
+        format!("field manager `{manager}` holds {}", fields.join(", "))
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn comma(reason: &str) -> String {
@@ -353,6 +407,35 @@ mod tests {
         }
         let details = serde_json::json!({"name": "x", "kind": "secretproviderclasses"});
         assert!(of(status(details)).is_absence());
+    }
+
+    #[test]
+    fn a_conflict_names_the_other_managers_and_their_fields() {
+        let cause = |manager: &str, field: &str| {
+            serde_json::json!({
+                "reason": "FieldManagerConflict",
+                "message": format!("conflict with \"{manager}\" using apps/v1"),
+                "field": field,
+            })
+        };
+        let details = serde_json::json!({"name": "x", "causes": [
+            cause("kubectl", ".spec.replicas"),
+            cause("hypershift", ".metadata.labels.a"),
+            cause("kubectl", ".spec.paused"),
+        ]});
+        let status = Status {
+            code: 409,
+            reason: "Conflict".to_owned(),
+            details: serde_json::from_value(details).unwrap(),
+            ..Status::default()
+        };
+        let error = ApiError::of(&kube::Error::Api(Box::new(status)), "apply Deployment n/x");
+        assert_eq!(
+            error.to_string(),
+            "could not apply Deployment n/x: field manager `hypershift` holds .metadata.labels.a; \
+             field manager `kubectl` holds .spec.paused, .spec.replicas"
+        );
+        assert!(!error.is_transient() && error.hint().contains("manager"));
     }
 
     #[test]

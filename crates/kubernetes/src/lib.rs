@@ -27,5 +27,5 @@ mod connections;
 pub use http::HeaderValue as UserAgent;
 
 pub use access::{AccessError, ApiAccess, PersonalAccess};
-pub use call::{ApiError, KubernetesApi, Patience, backoff};
+pub use call::{ApiError, FieldConflict, KubernetesApi, Patience, backoff};
 pub use connections::WatchConnection;

@@ -1,0 +1,86 @@
+//! The kinds that are watched.
+
+use lanyard_api::{
+    CanaryFacts, HostedCluster, HostedClusterIdentities, SecretProviderClassPodStatus,
+};
+use lanyard_desired::OwnedKind;
+
+use crate::settings::Role;
+use crate::watch::Subject;
+
+/// A kind that is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum WatchedKind {
+    /// What is wished.
+    HostedClusters,
+    /// What we tell.
+    Identities,
+    /// What we or others made for a hosted cluster.
+    Owned(OwnedKind),
+    /// The pods of control planes, where canaries tell what they know.
+    Pods,
+    /// Where nodes tell what they know.
+    PodStatuses,
+}
+
+/// The label of every pod of a control plane, ours and HyperShift's.
+pub(crate) const CONTROL_PLANE_LABEL: &str = "hypershift.openshift.io/hosted-control-plane";
+
+impl WatchedKind {
+    /// What is watched in this role.
+    pub(crate) fn of(role: Role) -> Vec<Self> {
+        let mut kinds = vec![Self::HostedClusters, Self::Identities, Self::Pods, Self::PodStatuses];
+        match role {
+            Role::All => kinds.extend(OwnedKind::ALL.map(Self::Owned)),
+            Role::IdentityOnly => kinds.push(Self::Owned(OwnedKind::SecretProviderClass)),
+        }
+        kinds
+    }
+
+    /// How it is watched. Only what is ours, where others have objects of the kind, too.
+    pub(crate) fn subject(self, role: Role) -> Subject {
+        match self {
+            Self::HostedClusters => {
+                Subject::of(HostedCluster::API_VERSION, HostedCluster::KIND, "hostedclusters")
+            }
+            Self::Identities => Subject::of(
+                HostedClusterIdentities::API_VERSION,
+                HostedClusterIdentities::KIND,
+                HostedClusterIdentities::PLURAL,
+            ),
+            Self::Pods => Subject::of("v1", "Pod", "pods").labelled(match role {
+                Role::All => CanaryFacts::COMPONENT_LABEL,
+                Role::IdentityOnly => CONTROL_PLANE_LABEL,
+            }),
+            Self::PodStatuses => Subject::of(
+                SecretProviderClassPodStatus::API_VERSION,
+                SecretProviderClassPodStatus::KIND,
+                "secretproviderclasspodstatuses",
+            ),
+            Self::Owned(kind) => {
+                let facts = kind.facts();
+                let subject = Subject::of(facts.api_version, facts.kind, facts.plural);
+                match role {
+                    Role::All => subject.labelled("app.kubernetes.io/managed-by=lanyard"),
+                    Role::IdentityOnly => subject,
+                }
+            }
+        }
+    }
+
+    /// Whether nothing at all can be done without it.
+    pub(crate) const fn is_needed(self) -> bool {
+        matches!(self, Self::HostedClusters | Self::Identities)
+    }
+
+    /// The name of the kind.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::HostedClusters => HostedCluster::KIND,
+            Self::Identities => HostedClusterIdentities::KIND,
+            Self::Owned(kind) => kind.facts().kind,
+            Self::Pods => "Pod",
+            Self::PodStatuses => SecretProviderClassPodStatus::KIND,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What the operator counts. Every label is bounded: an error is its category, never its text.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_clock::SharedClock;
+use lanyard_desired::forecast::Policy;
+use lanyard_desired::metrics::{METRICS, Metric, samples};
+use lanyard_kubernetes::ApiError;
+use lanyard_telemetry::label_values;
+use lanyard_telemetry::prometheus_client::collector::Collector;
+use lanyard_telemetry::prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabelSet, EncodeMetric,
+};
+use lanyard_telemetry::prometheus_client::metrics::MetricType;
+use lanyard_telemetry::prometheus_client::metrics::counter::Counter;
+use lanyard_telemetry::prometheus_client::metrics::family::Family;
+use lanyard_telemetry::prometheus_client::metrics::gauge::ConstGauge;
+use lanyard_telemetry::prometheus_client::metrics::histogram::Histogram;
+use lanyard_telemetry::prometheus_client::registry::Registry;
+
+use crate::error::category_of;
+use crate::lease::Tenures;
+use crate::queue::Queue;
+use crate::store::Stores;
+
+/// The numbers of the operator. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OperatorMetrics(Arc<Families>);
+
+#[derive(Debug)]
+struct Families {
+    reconciles: Family<ResultLabels, Counter>,
+    reconcile_duration: Histogram,
+    writes: Family<WriteLabels, Counter>,
+    watch_failures: Family<KindLabels, Counter>,
+    events_dropped: Counter,
+}
+
+label_values! {
+    /// How something is written.
+    pub(crate) enum Verb {
+        /// It was not there.
+        Create = "create",
+        /// It was otherwise.
+        Apply = "apply",
+        /// It was too much.
+        Delete = "delete",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WriteLabels {
+    kind: &'static str,
+    verb: Verb,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KindLabels {
+    kind: &'static str,
+}
+
+impl Default for Families {
+    fn default() -> Self {
+        Self {
+            reconciles: Family::default(),
+            reconcile_duration: Histogram::new(SECONDS),
+            writes: Family::default(),
+            watch_failures: Family::default(),
+            events_dropped: Counter::default(),
+        }
+    }
+}
+
+impl OperatorMetrics {
+    /// Puts every number on a page.
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let it = &self.0;
+        registry.register(
+            "lanyard_operator_reconciles",
+            "Looks at hosted clusters, by what they came to",
+            it.reconciles.clone(),
+        );
+        registry.register(
+            "lanyard_operator_reconcile_duration_seconds",
+            "Seconds of a look at a hosted cluster",
+            it.reconcile_duration.clone(),
+        );
+        registry.register(
+            "lanyard_operator_writes",
+            "Writes to the Kubernetes API, by what they came to",
+            it.writes.clone(),
+        );
+        registry.register(
+            "lanyard_operator_watch_failures",
+            "Watches that broke or could not begin",
+            it.watch_failures.clone(),
+        );
+        registry.register(
+            "lanyard_operator_events_dropped",
+            "Events that were too many to be told",
+            it.events_dropped.clone(),
+        );
+    }
+
+    /// A look at a cluster ended with this: `good`, or the category of the error.
+    pub(crate) fn reconciled(&self, result: &'static str, took: Duration) {
+        self.0.reconciles.get_or_create(&ResultLabels { result }).inc();
+        self.0.reconcile_duration.observe(took.as_secs_f64());
+    }
+
+    /// Something was written, or was to be.
+    pub(crate) fn wrote(&self, kind: &'static str, verb: Verb, error: Option<&ApiError>) {
+        let result = error.map_or("good", category_of);
+        self.0.writes.get_or_create(&WriteLabels { kind, verb, result }).inc();
+    }
+
+    /// A watch broke, or could not begin.
+    pub(crate) fn watch_broke(&self, kind: &'static str) {
+        self.0.watch_failures.get_or_create(&KindLabels { kind }).inc();
+    }
+
+    /// An event was not told.
+    pub(crate) fn event_dropped(&self) {
+        self.0.events_dropped.inc();
+    }
+}
+
+/// What the operator knows, told when the page is read. Clusters that another replica leads are
+/// told by that one.
+pub(crate) struct Knowledge {
+    pub(crate) stores: Arc<Stores>,
+    pub(crate) tenures: Tenures,
+    pub(crate) queue: Queue,
+    pub(crate) policy: Policy,
+    pub(crate) clock: SharedClock,
+}
+
+impl Knowledge {
+    fn gauges(&self) -> [(&'static str, &'static str, f64); 4] {
+        let count = |count: usize| u32::try_from(count).map_or(f64::INFINITY, f64::from);
+        [
+            (
+                "lanyard_operator_queue_depth",
+                "Hosted clusters that are due and wait for a worker",
+                count(self.queue.waiting()),
+            ),
+            (
+                "lanyard_operator_hosted_clusters",
+                "Hosted clusters that are known",
+                count(self.stores.clusters().len()),
+            ),
+            (
+                "lanyard_operator_shards_led",
+                "Shards that this replica leads",
+                count(self.tenures.led()),
+            ),
+            (
+                "lanyard_operator_content_bytes",
+                "Bytes of objects that are kept to be compared",
+                count(self.stores.content_bytes()),
+            ),
+        ]
+    }
+}
+
+impl Collector for Knowledge {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for (name, help, value) in self.gauges() {
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(metric)?;
+        }
+        let now = self.clock.now();
+        let mut rows = Vec::new();
+        for key in self.stores.clusters() {
+            if self.tenures.fence(&key).is_none() {
+                continue;
+            }
+            let told = self.stores.identities(&key).and_then(|told| told.status);
+            let samples = told.map(|status| samples(&status, &self.policy, now));
+            rows.extend(samples.into_iter().flatten().map(|sample| (key.clone(), sample)));
+        }
+        for metric in METRICS {
+            let Metric { name, help, label, .. } = *metric;
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (key, sample) in
+                rows.iter().filter(|(_, sample)| std::ptr::eq(sample.metric, metric))
+            {
+                let mut labels =
+                    vec![("namespace", key.namespace()), ("hosted_cluster", key.name())];
+                labels.extend(label.zip(sample.label.as_deref()));
+                ConstGauge::new(sample.value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Knowledge {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Knowledge").finish_non_exhaustive()
+    }
+}
+
+/// From a look at what is settled to a look that makes everything.
+const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];

@@ -1,0 +1,120 @@
+//! The objects of a cluster: what is desired, what differs, and making it so.
+
+use lanyard_desired::diff::FieldPath;
+use lanyard_desired::drift::ChangedObject;
+use lanyard_desired::objects::{Inputs, Owner, cluster_label};
+use lanyard_desired::{Change, DesiredObject, ObjectKey, Pruning, desired_objects, diff};
+use lanyard_kubernetes::ApiError;
+
+use crate::apply::{Applied, Applier};
+use crate::context::Context;
+use crate::error::ReconcileError;
+use crate::judge::Usable;
+use crate::observe::Observed;
+use crate::store::{Wished, wished};
+
+/// What differs, and what was compared.
+#[derive(Debug)]
+pub(crate) struct Comparison {
+    pub(crate) changes: Vec<Change>,
+    /// The versions of what was compared.
+    versions: Vec<(ObjectKey, String)>,
+    wished: Wished,
+}
+
+/// Compares what is there with what is desired.
+pub(crate) async fn compare(
+    context: &Context,
+    observed: &Observed,
+    usable: &Usable,
+    applier: Applier<'_>,
+) -> Result<Comparison, ReconcileError> {
+    let desired = desired(context, observed, usable);
+    let wished = wished(&desired);
+    let mut known = context.stores.unsettled(&observed.namespace, &wished);
+    for key in &known.unknown {
+        if let Some(found) = applier.fetch(key).await? {
+            known.observed.insert(key.clone(), found);
+        }
+    }
+    let versions = known.observed.iter();
+    let versions = versions.map(|(key, it)| (key.clone(), it.resource_version.clone())).collect();
+    let open: Vec<_> =
+        desired.into_iter().filter(|object| !known.settled.contains(&object.key)).collect();
+    let label = cluster_label(observed.key.name());
+    let mut changes = diff(&known.observed, &open, pruning(&observed.owner, &label));
+    // What is settled is desired: it was left out of the comparison alone.
+    changes.retain(|change| !known.settled.contains(change.key()));
+    Ok(Comparison { changes, versions, wished })
+}
+
+/// What is desired, without the kinds that cannot be used: what brings their objects is broken, and
+/// all else goes on.
+fn desired(context: &Context, observed: &Observed, usable: &Usable) -> Vec<DesiredObject> {
+    let settings = &context.settings;
+    let inputs = Inputs {
+        wire: &usable.wire,
+        mode: settings.role.mode(),
+        owner: observed.owner.clone(),
+        vault_reader: settings.vault_reader,
+        templates: &settings.templates,
+        refresh: settings.refresh,
+        private_router: None,
+    };
+    let mut desired = desired_objects(&usable.cluster, &inputs);
+    desired.retain(|it| !observed.unusable.iter().any(|(kind, _)| *kind == it.key.kind));
+    desired
+}
+
+/// What is not desired is deleted only where the control plane that owns it is known.
+const fn pruning<'a>(owner: &'a Owner, label: &'a str) -> Pruning<'a> {
+    match owner {
+        Owner::Known(uid) => Pruning::Of { cluster_label: label, owner_uid: uid.as_str() },
+        Owner::NotYet | Owner::Blank => Pruning::Never,
+    }
+}
+
+impl Comparison {
+    /// Makes the changes, and remembers what needs none.
+    pub(crate) async fn apply(self, observed: &Observed, applier: Applier<'_>) -> Applied {
+        self.settle(observed, applier);
+        applier.apply(self.changes).await
+    }
+
+    /// Remembers what is as it should be.
+    fn settle(&self, observed: &Observed, applier: Applier<'_>) {
+        let writes =
+            |key: &ObjectKey| self.changes.iter().any(|it| it.is_write() && it.key() == key);
+        let kept = |key: &ObjectKey| self.changes.iter().any(|it| it.key() == key);
+        let good: Vec<_> =
+            self.versions.iter().filter(|(key, _)| kept(key) && !writes(key)).cloned().collect();
+        applier.stores.settle(&observed.namespace, &good, &self.wished);
+    }
+
+    /// What differs and stays so, because nothing is written now.
+    pub(crate) fn left(&self) -> Vec<ChangedObject> {
+        let differs = self.changes.iter().filter_map(|change| match change {
+            Change::Apply { object, why, foreign, .. } => {
+                let paths = why.iter().chain(foreign).map(FieldPath::to_string).collect();
+                Some(ChangedObject { object: object.key.to_string(), paths })
+            }
+            _ => None,
+        });
+        differs.collect()
+    }
+}
+
+/// What others hold otherwise than it is desired.
+pub(crate) fn held_by_others(failures: &[(ObjectKey, ApiError)]) -> Vec<ChangedObject> {
+    let held = failures.iter().filter_map(|(key, error)| match error {
+        ApiError::Conflict { conflicts, .. } => {
+            let field = |it: &lanyard_kubernetes::FieldConflict| {
+                format!("{} (held by {})", it.field.trim_start_matches('.'), it.manager)
+            };
+            let paths = conflicts.iter().map(field).collect();
+            Some(ChangedObject { object: key.to_string(), paths })
+        }
+        _ => None,
+    });
+    held.collect()
+}

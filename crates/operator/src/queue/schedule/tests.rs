@@ -1,0 +1,205 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn begin(schedule: &mut Schedule<&'static str>, now: Duration) -> Option<&'static str> {
+    schedule.begin(now).map(|(key, _)| key)
+}
+
+#[test]
+fn who_is_due_for_longest_comes_first_and_nobody_twice() {
+    let mut schedule = Schedule::default();
+    schedule.wake(&"b", Wake::Wish, SECOND);
+    schedule.wake(&"a", Wake::Wish, 2 * SECOND);
+    schedule.wake(&"b", Wake::Surroundings, 3 * SECOND);
+    assert_eq!(schedule.waiting(3 * SECOND), 2);
+    assert_eq!(begin(&mut schedule, 3 * SECOND), Some("b"));
+    assert_eq!(begin(&mut schedule, 3 * SECOND), Some("a"));
+    assert_eq!(begin(&mut schedule, 3 * SECOND), None);
+    assert_eq!(schedule.next_due(), None);
+}
+
+#[test]
+fn what_changes_during_a_look_is_looked_at_after_it() {
+    let mut schedule = Schedule::default();
+    schedule.wake(&"a", Wake::Wish, SECOND);
+    let (key, turn) = schedule.begin(SECOND).unwrap();
+    schedule.wake(&"a", Wake::Surroundings, 2 * SECOND);
+    assert_eq!(begin(&mut schedule, 2 * SECOND), None);
+    schedule.end(&key, turn, Again::In(100 * SECOND), 3 * SECOND, 0.0);
+    assert_eq!(begin(&mut schedule, 3 * SECOND), Some("a"));
+}
+
+#[test]
+fn failures_back_off_to_ten_seconds_and_a_success_forgets_them() {
+    let mut schedule = Schedule::default();
+    schedule.wake(&"a", Wake::Wish, Duration::ZERO);
+    let mut now = Duration::ZERO;
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        let (key, turn) = schedule.begin(now).unwrap();
+        schedule.end(&key, turn, Again::Soon, now, 0.0);
+        let due = schedule.next_due().unwrap();
+        pauses.push((due - now).as_secs());
+        now = due;
+    }
+    assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
+    let (key, turn) = schedule.begin(now).unwrap();
+    schedule.end(&key, turn, Again::In(SECOND), now, 0.0);
+    now += SECOND;
+    let (key, turn) = schedule.begin(now).unwrap();
+    assert_eq!(schedule.end(&key, turn, Again::Soon, now, 0.0), 1);
+}
+
+#[test]
+fn a_storm_of_changes_around_a_failing_one_does_not_hasten_it_and_a_new_wish_does() {
+    for again in [Again::Soon, Again::Slowly, Again::OnChange, Again::AfterAsked(60 * SECOND)] {
+        let mut schedule = Schedule::default();
+        schedule.wake(&"a", Wake::Wish, Duration::ZERO);
+        let (key, turn) = schedule.begin(Duration::ZERO).unwrap();
+        schedule.wake(&"a", Wake::Surroundings, Duration::ZERO);
+        schedule.end(&key, turn, again, Duration::ZERO, 0.0);
+        for _ in 0..100 {
+            schedule.wake(&"a", Wake::Surroundings, Duration::from_millis(1));
+        }
+        assert_eq!(begin(&mut schedule, Duration::from_millis(999)), None, "{again:?}");
+        schedule.wake(&"a", Wake::Wish, Duration::from_millis(999));
+        assert_eq!(begin(&mut schedule, Duration::from_millis(999)), Some("a"), "{again:?}");
+    }
+}
+
+#[test]
+fn what_cannot_work_until_it_changes_is_not_tried_within_three_quarters_of_an_hour() {
+    let mut schedule = Schedule::default();
+    schedule.wake(&"a", Wake::Wish, Duration::ZERO);
+    let (key, turn) = schedule.begin(Duration::ZERO).unwrap();
+    schedule.end(&key, turn, Again::OnChange, Duration::ZERO, 1.0);
+    assert!(schedule.next_due().unwrap() >= Duration::from_mins(45));
+}
+
+#[test]
+fn who_asked_to_be_left_alone_is_never_asked_sooner() {
+    for chance in [0.0, 0.5, 1.0] {
+        assert!(pause(Again::AfterAsked(60 * SECOND), 9, chance) >= 60 * SECOND);
+    }
+}
+
+#[test]
+fn one_that_always_fails_leaves_the_turns_to_the_others() {
+    let mut schedule = Schedule::default();
+    schedule.wake(&"bad", Wake::Wish, Duration::ZERO);
+    let good: Vec<String> = (0..99).map(|number| format!("good-{number}")).collect();
+    let good: Vec<&'static str> = good.into_iter().map(|name| &*name.leak()).collect();
+    for name in &good {
+        schedule.wake(name, Wake::Wish, Duration::ZERO);
+    }
+    let (mut now, mut bad, mut others) = (Duration::ZERO, 0, 0);
+    while now < 60 * SECOND {
+        while let Some((key, turn)) = schedule.begin(now) {
+            schedule.wake(&key, Wake::Surroundings, now);
+            let again = if key == "bad" { Again::Soon } else { Again::In(SECOND) };
+            if key == "bad" {
+                bad += 1
+            } else {
+                others += 1
+            }
+            // Somebody changes the bad one all the time.
+            schedule.end(&key, turn, again, now + SECOND / 100, 0.0);
+            schedule.wake(&"bad", Wake::Surroundings, now);
+        }
+        now += SECOND / 10;
+    }
+    assert!(bad <= 12, "{bad}");
+    assert!(others >= 99 * 50, "{others}");
+}
+
+#[test]
+fn what_was_removed_is_not_put_back_by_the_end_of_its_look() {
+    let mut schedule = Schedule::default();
+    schedule.wake(&"a", Wake::Wish, SECOND);
+    let (key, turn) = schedule.begin(SECOND).unwrap();
+    schedule.remove(&"a");
+    schedule.wake(&"a", Wake::Wish, SECOND);
+    let (again, second) = schedule.begin(SECOND).unwrap();
+    // The end of the first look is not that of the second.
+    schedule.end(&key, turn, Again::Now, SECOND, 0.0);
+    assert_eq!(begin(&mut schedule, SECOND), None);
+    schedule.end(&again, second, Again::Now, SECOND, 0.0);
+    assert_eq!(begin(&mut schedule, SECOND), Some("a"));
+}
+
+#[derive(Debug, Clone)]
+enum Act {
+    Wake(u8, bool),
+    Begin,
+    End(u8),
+    Remove(u8),
+    Pass(u16),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        (0..4_u8, any::<bool>()).prop_map(|(key, wish)| Act::Wake(key, wish)),
+        Just(Act::Begin),
+        (0..6_u8).prop_map(Act::End),
+        (0..4_u8).prop_map(Act::Remove),
+        (0..5_000_u16).prop_map(Act::Pass),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn nobody_is_looked_at_twice_at_once_and_every_wish_is_looked_at(
+        acts in prop::collection::vec(act(), 1..200),
+    ) {
+        let endings = [
+            Again::Now, Again::In(SECOND), Again::Soon, Again::Slowly, Again::OnChange,
+            Again::AfterAsked(SECOND),
+        ];
+        let mut schedule = Schedule::default();
+        let mut now = Duration::ZERO;
+        let mut looking: Vec<(u8, Turn)> = Vec::new();
+        let mut wished = BTreeSet::new();
+        for act in acts {
+            match act {
+                Act::Wake(key, wish) => {
+                    schedule.wake(&key, if wish { Wake::Wish } else { Wake::Surroundings }, now);
+                    if wish {
+                        wished.insert(key);
+                    }
+                }
+                Act::Begin => {
+                    if let Some((key, turn)) = schedule.begin(now) {
+                        wished.remove(&key);
+                        looking.push((key, turn));
+                    }
+                }
+                Act::End(which) => {
+                    if !looking.is_empty() {
+                        let (key, turn) = looking.remove(usize::from(which) % looking.len());
+                        schedule.end(&key, turn, endings[usize::from(which) % 6], now, 0.5);
+                    }
+                }
+                Act::Remove(key) => {
+                    schedule.remove(&key);
+                    wished.remove(&key);
+                    looking.retain(|(other, _)| *other != key);
+                }
+                Act::Pass(millis) => now += Duration::from_millis(millis.into()),
+            }
+            let mut keys: Vec<_> = looking.iter().map(|(key, _)| *key).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            prop_assert_eq!(keys.len(), looking.len());
+        }
+        for (key, turn) in looking {
+            schedule.end(&key, turn, Again::OnChange, now, 0.5);
+        }
+        while let Some((key, _)) = schedule.begin(now) {
+            wished.remove(&key);
+        }
+        prop_assert!(wished.is_empty(), "{:?}", wished);
+    }
+}

@@ -1,0 +1,112 @@
+//! One look at one cluster: observe, validate, desire, compare, apply, tell.
+
+use lanyard_desired::drift::ChangedObject;
+use lanyard_desired::status::ClusterState;
+
+use crate::apply::Applier;
+use crate::context::Context;
+use crate::deletion;
+use crate::error::ReconcileError;
+use crate::finalizer;
+use crate::judge::{Judgement, Pause, Usable, judge};
+use crate::key::ClusterKey;
+use crate::lease::Fence;
+use crate::objects::{compare, held_by_others};
+use crate::observe::{Observed, observe};
+use crate::queue::Again;
+use crate::settings::Role;
+use crate::status::{self, Heard};
+
+/// Looks at a cluster, makes what it should have and tells how its identities are.
+pub(crate) async fn reconcile(
+    context: &Context,
+    key: &ClusterKey,
+    fence: &Fence,
+) -> Result<Again, ReconcileError> {
+    let Some(observed) = observe(context, key) else {
+        context.forget(key);
+        return Ok(Again::OnChange);
+    };
+    let Context { api, stores, metrics, .. } = context;
+    let applier = Applier { api, stores, metrics, fence };
+    let judgement = judge(&observed, &context.settings);
+    if observed.cluster.is_deleting || matches!(judgement, Judgement::NotOurs(_)) {
+        return deletion::let_go(context, &observed, &judgement, applier).await;
+    }
+    match &judgement {
+        Judgement::NotOurs(_) => Ok(Again::OnChange),
+        Judgement::Unusable(problems) => {
+            let heard = Heard { state: ClusterState::Invalid(problems), left: &[] };
+            let look = status::tell(context, &observed, &heard, fence).await?;
+            Ok(look.again(observed.now))
+        }
+        Judgement::Usable(usable) => {
+            let made = make(context, &observed, usable, applier).await;
+            let left = made.as_ref().map_or(&[][..], |made| &made.left);
+            let heard = Heard { state: ClusterState::Valid(&usable.cluster), left };
+            // What failed keeps nobody from being told how the identities are.
+            let look = status::tell(context, &observed, &heard, fence).await;
+            made?.again(look?, usable.pause, &observed)
+        }
+    }
+}
+
+/// What became of the objects of a cluster.
+#[derive(Debug, Default)]
+struct Made {
+    left: Vec<ChangedObject>,
+    error: Option<ReconcileError>,
+    /// There is a control plane now, and everything else can follow.
+    is_first: bool,
+}
+
+/// Makes what the cluster should have.
+async fn make(
+    context: &Context,
+    observed: &Observed,
+    usable: &Usable,
+    applier: Applier<'_>,
+) -> Result<Made, ReconcileError> {
+    if context.settings.role == Role::IdentityOnly {
+        return Ok(Made::default());
+    }
+    if usable.pause == Pause::None {
+        finalizer::add(context, observed, applier.fence).await?;
+    }
+    let comparison = compare(context, observed, usable, applier).await?;
+    if usable.pause != Pause::None {
+        return Ok(Made { left: comparison.left(), ..Made::default() });
+    }
+    let applied = comparison.apply(observed, applier).await;
+    let left = held_by_others(&applied.failures);
+    let errors: Vec<_> = applied.failures.into_iter().map(|(_, error)| error).collect();
+    let error = if applied.is_cut_short {
+        Some(ReconcileError::NotLeader)
+    } else {
+        (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
+    };
+    let is_first = observed.owner.uid().is_none() && error.is_none();
+    Ok(Made { left, error, is_first })
+}
+
+impl Made {
+    /// When to look again.
+    fn again(
+        self,
+        look: status::NextLook,
+        pause: Pause,
+        observed: &Observed,
+    ) -> Result<Again, ReconcileError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        if self.is_first && pause == Pause::None {
+            return Ok(Again::Now);
+        }
+        let end = match pause {
+            Pause::Until(end) => Some(end),
+            Pause::None | Pause::Open => None,
+        };
+        Ok(look.sooner(end).again(observed.now))
+    }
+}

@@ -1,0 +1,56 @@
+//! What the operator is told.
+
+use std::sync::Arc;
+
+use lanyard_desired::forecast::Policy;
+use lanyard_desired::objects::{Mode, VolumeRefresh};
+use lanyard_desired::templates::WorkloadTemplates;
+use lanyard_vocabulary::{ClientId, Hop};
+
+use crate::lease::LeaseSettings;
+
+/// What the operator is told.
+#[derive(Debug, Clone)]
+pub struct OperatorSettings {
+    /// What it writes.
+    pub role: Role,
+    /// How many clusters are looked at at once.
+    pub workers: usize,
+    /// How leases are held; nothing where there is no other replica.
+    pub leases: Option<LeaseSettings>,
+    /// The client id of the managed identity with which the nodes of the management cluster read
+    /// the vault: `ARO_HCP_KEY_VAULT_USER_CLIENT_ID`.
+    pub vault_reader: Option<ClientId>,
+    /// What kind of management cluster this is: `MANAGED_SERVICE`. Nothing where nobody said it.
+    pub managed_service: Option<String>,
+    /// How the components run.
+    pub templates: Arc<WorkloadTemplates>,
+    /// What a mounted volume does when its class changes.
+    pub refresh: VolumeRefresh,
+    /// How far the canaries walk: to a granted call, where they are given one, or to a token.
+    pub proves: Hop,
+    /// What renewals and rotations are measured by.
+    pub policy: Policy,
+    /// Who tells events: `reportingInstance`.
+    pub instance: String,
+}
+
+/// What the operator writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Everything that brings identities to their components, and how they are.
+    #[default]
+    All,
+    /// How they are, and nothing else: another operator does the rest.
+    IdentityOnly,
+}
+
+impl Role {
+    /// What is desired in this role.
+    pub(crate) const fn mode(self) -> Mode {
+        match self {
+            Self::All => Mode::All,
+            Self::IdentityOnly => Mode::IdentityOnly,
+        }
+    }
+}

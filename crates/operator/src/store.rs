@@ -1,0 +1,413 @@
+//! What is known, kept in step by the watches.
+
+mod clusters;
+mod objects;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DynamicObject;
+use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
+use lanyard_api::{HostedClusterIdentities, SecretProviderClassPodStatus};
+use lanyard_desired::status::{ObservedPod, ObservedVolume};
+use lanyard_desired::{ObjectKey, OwnedKind};
+use lanyard_kubernetes::ApiError;
+use parking_lot::Mutex;
+
+use crate::key::ClusterKey;
+use crate::kinds::WatchedKind;
+use crate::queue::Wake;
+use crate::watch::Seen;
+pub(crate) use clusters::Cluster;
+pub(crate) use objects::{Objects, Unsettled, Wished, wished};
+
+/// Everything that is known.
+#[derive(Debug)]
+pub(crate) struct Stores {
+    inner: Mutex<Inner>,
+    /// The types of our conditions.
+    conditions: &'static [&'static str],
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    clusters: BTreeMap<ClusterKey, Cluster>,
+    /// The clusters whose control planes would be in a namespace: one, or it is a problem.
+    tenants: HashMap<String, BTreeSet<ClusterKey>>,
+    rooms: HashMap<String, Room>,
+    identities: HashMap<ClusterKey, Told>,
+    kinds: HashMap<WatchedKind, Kind>,
+}
+
+/// A namespace with what may belong to a control plane.
+#[derive(Debug, Default)]
+struct Room {
+    objects: Objects,
+    pods: BTreeMap<String, ObservedPod>,
+    volumes: BTreeMap<String, ObservedVolume>,
+}
+
+/// How the identities of a cluster are, as it was told.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Told {
+    pub(crate) uid: String,
+    pub(crate) version: String,
+    /// The uid of the HostedCluster that it was told of.
+    pub(crate) owner: Option<String>,
+    pub(crate) status: Option<IdentitiesStatus>,
+}
+
+/// Whether a kind can be relied on.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Kind {
+    /// It is not listed yet.
+    #[default]
+    Unlisted,
+    /// It was listed, and is followed.
+    Listed,
+    /// It is not served, or not to us.
+    Unusable(ApiError),
+}
+
+/// The objects that a list told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Telling(Option<HashSet<(String, String)>>);
+
+/// Who has to be looked at because of what was seen.
+pub(crate) type News = Vec<(ClusterKey, Wake)>;
+
+impl Stores {
+    pub(crate) fn new(conditions: &'static [&'static str]) -> Self {
+        Self { inner: Mutex::new(Inner::default()), conditions }
+    }
+
+    /// Takes in what a watch tells.
+    pub(crate) fn see(&self, kind: WatchedKind, seen: Seen, telling: &mut Telling) -> News {
+        let mut inner = self.inner.lock();
+        match seen {
+            Seen::There(object) => {
+                if let Some(told) = &mut telling.0 {
+                    told.insert(place_of(&object));
+                }
+                inner.there(kind, *object, self.conditions)
+            }
+            Seen::Gone(object) => inner.gone(kind, &place_of(&object)),
+            Seen::Anew => {
+                telling.0 = Some(HashSet::new());
+                News::new()
+            }
+            Seen::Complete => {
+                let told = telling.0.take().unwrap_or_default();
+                let mut news = inner.sweep(kind, &told);
+                // What waited for the kind can go on.
+                if !matches!(inner.kinds.insert(kind, Kind::Listed), Some(Kind::Listed)) {
+                    let everybody = inner.clusters.keys();
+                    news.extend(everybody.map(|key| (key.clone(), Wake::Wish)));
+                }
+                news
+            }
+            Seen::Broken(error) => inner.broken(kind, error),
+        }
+    }
+
+    /// Takes in an object as the answer to a write told it.
+    pub(crate) fn written(&self, object: DynamicObject) {
+        let (api_version, kind) = object
+            .types
+            .as_ref()
+            .map_or(("", ""), |types| (types.api_version.as_str(), types.kind.as_str()));
+        if let Some(kind) = OwnedKind::parse(api_version, kind) {
+            self.inner.lock().there(WatchedKind::Owned(kind), object, self.conditions);
+        }
+    }
+
+    /// An object was found to be gone.
+    pub(crate) fn missing(&self, key: &ObjectKey) {
+        let namespace = key.namespace.clone().unwrap_or_default();
+        self.inner.lock().gone(WatchedKind::Owned(key.kind), &(namespace, key.name.clone()));
+    }
+
+    /// Takes in how the identities are as the answer to a write told it.
+    pub(crate) fn told(&self, key: &ClusterKey, identities: HostedClusterIdentities) {
+        self.inner.lock().identities.insert(key.clone(), Told::of(identities));
+    }
+
+    /// Takes in our conditions as the answer to a write told them.
+    pub(crate) fn conditions_written(&self, key: &ClusterKey, object: &DynamicObject) {
+        let conditions = clusters::conditions_of(&object.data, self.conditions);
+        if let Some(cluster) = self.inner.lock().clusters.get_mut(key) {
+            cluster.conditions = conditions;
+        }
+    }
+
+    /// The HostedCluster.
+    pub(crate) fn cluster(&self, key: &ClusterKey) -> Option<Cluster> {
+        self.inner.lock().clusters.get(key).cloned()
+    }
+
+    /// Every HostedCluster.
+    pub(crate) fn clusters(&self) -> Vec<ClusterKey> {
+        self.inner.lock().clusters.keys().cloned().collect()
+    }
+
+    /// The cluster that was there first of those whose control planes would be in a namespace.
+    pub(crate) fn first_tenant(&self, namespace: &str) -> Option<ClusterKey> {
+        let inner = self.inner.lock();
+        let age = |key: &&ClusterKey| {
+            let created = inner.clusters.get(*key).and_then(|cluster| cluster.created);
+            (created.unwrap_or(Timestamp::MAX), (*key).clone())
+        };
+        inner.tenants.get(namespace)?.iter().min_by_key(age).cloned()
+    }
+
+    /// The uid of an object.
+    pub(crate) fn uid(&self, namespace: &str, key: &ObjectKey) -> Option<String> {
+        let inner = self.inner.lock();
+        inner.rooms.get(namespace)?.objects.uid(key).map(str::to_owned)
+    }
+
+    /// What has to be compared with what is desired.
+    pub(crate) fn unsettled(&self, namespace: &str, wished: &Wished) -> Unsettled {
+        let inner = self.inner.lock();
+        inner.rooms.get(namespace).map(|room| room.objects.unsettled(wished)).unwrap_or_default()
+    }
+
+    /// Objects in these versions were found to be as they should be.
+    pub(crate) fn settle(&self, namespace: &str, found: &[(ObjectKey, String)], wished: &Wished) {
+        let mut inner = self.inner.lock();
+        let Some(room) = inner.rooms.get_mut(namespace) else { return };
+        for (key, version) in found {
+            if let Some(digest) = wished.get(key) {
+                room.objects.settle(key, version, *digest);
+            }
+        }
+    }
+
+    /// The names of the objects of a kind.
+    pub(crate) fn names(&self, namespace: &str, kind: OwnedKind) -> BTreeSet<String> {
+        let inner = self.inner.lock();
+        let room = inner.rooms.get(namespace);
+        let keys = room.into_iter().flat_map(|room| room.objects.keys());
+        keys.filter(|key| key.kind == kind).map(|key| key.name.clone()).collect()
+    }
+
+    /// What pods and nodes tell in a namespace.
+    pub(crate) fn facts(&self, namespace: &str) -> (Vec<ObservedPod>, Vec<ObservedVolume>) {
+        let inner = self.inner.lock();
+        inner.rooms.get(namespace).map_or_else(Default::default, |room| {
+            (room.pods.values().cloned().collect(), room.volumes.values().cloned().collect())
+        })
+    }
+
+    /// How the identities of a cluster are, as it was told last.
+    pub(crate) fn identities(&self, key: &ClusterKey) -> Option<Told> {
+        self.inner.lock().identities.get(key).cloned()
+    }
+
+    /// Whether a kind can be relied on.
+    pub(crate) fn kind(&self, kind: WatchedKind) -> Kind {
+        self.inner.lock().kinds.get(&kind).cloned().unwrap_or_default()
+    }
+
+    /// How many objects' content is kept, in bytes.
+    pub(crate) fn content_bytes(&self) -> usize {
+        self.inner.lock().rooms.values().map(|room| room.objects.bytes()).sum()
+    }
+}
+
+impl Inner {
+    fn there(&mut self, kind: WatchedKind, object: DynamicObject, conditions: &[&str]) -> News {
+        let (namespace, name) = place_of(&object);
+        match kind {
+            WatchedKind::HostedClusters => {
+                let key = ClusterKey::of(&namespace, &name);
+                let cluster = Cluster::of(object, conditions);
+                let wake = cluster.news(self.clusters.get(&key));
+                self.clusters.insert(key.clone(), cluster);
+                let room = control_plane_namespace(&key);
+                self.tenants.entry(room).or_default().insert(key.clone());
+                wake.map(|wake| (key, wake)).into_iter().collect()
+            }
+            WatchedKind::Identities => {
+                let key = ClusterKey::of(&namespace, &name);
+                let Ok(identities) = parse::<HostedClusterIdentities>(&object) else {
+                    return News::new();
+                };
+                let told = Told::of(identities);
+                let before = self.identities.insert(key.clone(), told.clone());
+                let is_news =
+                    before.is_none_or(|it| it.status != told.status || it.uid != told.uid);
+                is_news.then_some((key, Wake::Surroundings)).into_iter().collect()
+            }
+            WatchedKind::Owned(kind) => {
+                let key = object_key(kind, &namespace, name);
+                let room = room_of(&key);
+                let is_news = self.rooms.entry(room.clone()).or_default().objects.see(key, object);
+                self.about(&room, is_news)
+            }
+            WatchedKind::Pods => {
+                let Ok(pod) = parse::<Pod>(&object) else { return News::new() };
+                let pod = ObservedPod::of(&pod);
+                let pods = &mut self.rooms.entry(namespace.clone()).or_default().pods;
+                let is_news = pods.get(&name) != Some(&pod);
+                pods.insert(name, pod);
+                self.about(&namespace, is_news)
+            }
+            WatchedKind::PodStatuses => {
+                let status = parse::<SecretProviderClassPodStatus>(&object).ok();
+                let volume = status.as_ref().and_then(ObservedVolume::of);
+                let volumes = &mut self.rooms.entry(namespace.clone()).or_default().volumes;
+                let is_news = volumes.get(&name) != volume.as_ref();
+                match volume {
+                    Some(volume) => volumes.insert(name, volume),
+                    None => volumes.remove(&name),
+                };
+                self.about(&namespace, is_news)
+            }
+        }
+    }
+
+    fn gone(&mut self, kind: WatchedKind, (namespace, name): &(String, String)) -> News {
+        match kind {
+            WatchedKind::HostedClusters => {
+                let key = ClusterKey::of(namespace, name);
+                let room = control_plane_namespace(&key);
+                if let Some(tenants) = self.tenants.get_mut(&room) {
+                    tenants.remove(&key);
+                }
+                let was_there = self.clusters.remove(&key).is_some();
+                // Who waited for the namespace can have it.
+                let mut news = self.about(&room, was_there);
+                news.extend(was_there.then_some((key, Wake::Wish)));
+                news
+            }
+            WatchedKind::Identities => {
+                let key = ClusterKey::of(namespace, name);
+                let was_there = self.identities.remove(&key).is_some();
+                was_there.then_some((key, Wake::Surroundings)).into_iter().collect()
+            }
+            WatchedKind::Owned(kind) => {
+                let key = object_key(kind, namespace, name.clone());
+                let room = room_of(&key);
+                let was_there = self.change(&room, |it| it.objects.forget(&key));
+                self.about(&room, was_there)
+            }
+            WatchedKind::Pods => {
+                let was_there = self.change(namespace, |it| it.pods.remove(name).is_some());
+                self.about(namespace, was_there)
+            }
+            WatchedKind::PodStatuses => {
+                let was_there = self.change(namespace, |it| it.volumes.remove(name).is_some());
+                self.about(namespace, was_there)
+            }
+        }
+    }
+
+    /// Forgets what a whole list did not tell.
+    fn sweep(&mut self, kind: WatchedKind, told: &HashSet<(String, String)>) -> News {
+        let places: Vec<(String, String)> = match kind {
+            WatchedKind::HostedClusters => self.clusters.keys().map(place_of_key).collect(),
+            WatchedKind::Identities => self.identities.keys().map(place_of_key).collect(),
+            WatchedKind::Owned(kind) => {
+                let keys = self.rooms.values().flat_map(|room| room.objects.keys());
+                let of_kind = keys.filter(|key| key.kind == kind);
+                of_kind
+                    .map(|it| (it.namespace.clone().unwrap_or_default(), it.name.clone()))
+                    .collect()
+            }
+            WatchedKind::Pods => self.places(|room| room.pods.keys().cloned().collect()),
+            WatchedKind::PodStatuses => self.places(|room| room.volumes.keys().cloned().collect()),
+        };
+        let gone = places.into_iter().filter(|place| !told.contains(place));
+        gone.collect::<Vec<_>>().iter().flat_map(|place| self.gone(kind, place)).collect()
+    }
+
+    /// What was known stays where the API is not reached; it is wrong where the kind is refused.
+    fn broken(&mut self, kind: WatchedKind, error: ApiError) -> News {
+        let refused = matches!(
+            error,
+            ApiError::NotServed { .. } | ApiError::Refused { status: 401 | 403 | 404 | 405, .. }
+        );
+        if !refused || matches!(self.kinds.get(&kind), Some(Kind::Listed)) {
+            return News::new();
+        }
+        let before = self.kinds.insert(kind, Kind::Unusable(error));
+        if matches!(before, Some(Kind::Unusable(_))) {
+            return News::new();
+        }
+        self.clusters.keys().map(|key| (key.clone(), Wake::Wish)).collect()
+    }
+
+    fn change(&mut self, room: &str, change: impl FnOnce(&mut Room) -> bool) -> bool {
+        let Some(found) = self.rooms.get_mut(room) else { return false };
+        let changed = change(found);
+        let is_empty = found.objects.keys().next().is_none()
+            && found.pods.is_empty()
+            && found.volumes.is_empty();
+        if is_empty {
+            self.rooms.remove(room);
+        }
+        changed
+    }
+
+    fn about(&self, room: &str, is_news: bool) -> News {
+        let tenants = self.tenants.get(room).filter(|_| is_news);
+        tenants.into_iter().flatten().map(|key| (key.clone(), Wake::Surroundings)).collect()
+    }
+
+    fn places(&self, names: impl Fn(&Room) -> Vec<String>) -> Vec<(String, String)> {
+        let of_room = |(namespace, room): (&String, &Room)| {
+            let names = names(room);
+            let namespace = namespace.clone();
+            names.into_iter().map(move |name| (namespace.clone(), name)).collect::<Vec<_>>()
+        };
+        self.rooms.iter().flat_map(of_room).collect()
+    }
+}
+
+impl Told {
+    pub(crate) fn of(identities: HostedClusterIdentities) -> Self {
+        let metadata = identities.metadata;
+        let owner = metadata.owner_references.unwrap_or_default().into_iter().next();
+        Self {
+            uid: metadata.uid.unwrap_or_default(),
+            version: metadata.resource_version.unwrap_or_default(),
+            owner: owner.map(|owner| owner.uid),
+            status: identities.status,
+        }
+    }
+}
+
+/// The namespace of the control plane of a cluster.
+pub(crate) fn control_plane_namespace(key: &ClusterKey) -> String {
+    lanyard_desired::hosted_cluster::control_plane_namespace(key.namespace(), key.name())
+}
+
+/// The namespace whose control plane an object belongs to.
+fn room_of(key: &ObjectKey) -> String {
+    key.namespace.clone().unwrap_or_else(|| key.name.clone())
+}
+
+fn object_key(kind: OwnedKind, namespace: &str, name: String) -> ObjectKey {
+    let namespace = kind.facts().namespaced.then(|| namespace.to_owned());
+    ObjectKey { kind, namespace, name }
+}
+
+fn place_of(object: &DynamicObject) -> (String, String) {
+    let metadata = &object.metadata;
+    (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default())
+}
+
+fn place_of_key(key: &ClusterKey) -> (String, String) {
+    (key.namespace().to_owned(), key.name().to_owned())
+}
+
+fn parse<T: serde::de::DeserializeOwned>(object: &DynamicObject) -> Result<T, serde_json::Error> {
+    let parsed = serde_json::to_value(object).and_then(serde_json::from_value);
+    if let Err(error) = &parsed {
+        let (namespace, name) = place_of(object);
+        tracing::warn!(namespace, name, "an object cannot be read and is left out: {error}");
+    }
+    parsed
+}

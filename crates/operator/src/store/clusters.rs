@@ -1,0 +1,137 @@
+//! The HostedClusters, as far as they matter here.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::api::DynamicObject;
+use lanyard_api::HostedCluster;
+use serde_json::{Map, Value};
+
+use crate::queue::Wake;
+
+/// A HostedCluster, as far as it matters here.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cluster {
+    /// Without what others tell about it.
+    content: Box<[u8]>,
+    /// The conditions that are ours.
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) uid: String,
+    pub(crate) generation: Option<i64>,
+    pub(crate) created: Option<Timestamp>,
+    pub(crate) is_deleting: bool,
+    pub(crate) finalizers: Vec<String>,
+}
+
+/// A HostedCluster whose fields have other types than the API says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unreadable {
+    pub(crate) problem: String,
+    /// `spec.platform.type`, where that is a text.
+    pub(crate) platform: Option<String>,
+}
+
+impl Cluster {
+    /// Keeps what matters of a HostedCluster; `ours` are the types of our conditions.
+    pub(crate) fn of(mut object: DynamicObject, ours: &[&str]) -> Self {
+        let metadata = &mut object.metadata;
+        metadata.managed_fields = None;
+        metadata.resource_version = None;
+        let (uid, generation) = (metadata.uid.clone().unwrap_or_default(), metadata.generation);
+        let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let is_deleting = metadata.deletion_timestamp.is_some();
+        let finalizers = metadata.finalizers.clone().unwrap_or_default();
+        let conditions = conditions_of(&object.data, ours);
+        if let Some(data) = object.data.as_object_mut() {
+            let status = data.remove("status").unwrap_or_default();
+            if let Some(encryption) = status.get("secretEncryption") {
+                let kept = Map::from_iter([("secretEncryption".to_owned(), encryption.clone())]);
+                data.insert("status".to_owned(), Value::Object(kept));
+            }
+        }
+        let content = serde_json::to_vec(&object).unwrap_or_default().into_boxed_slice();
+        Self { content, conditions, uid, generation, created, is_deleting, finalizers }
+    }
+
+    /// The HostedCluster as a typed object.
+    pub(crate) fn read(&self) -> Result<HostedCluster, Unreadable> {
+        serde_json::from_slice(&self.content).map_err(|error| {
+            // What is wrong, and not where in a text that nobody sees.
+            let text = error.to_string();
+            let problem = text.split(" at line ").next().unwrap_or(&text).to_owned();
+            let value: Value = serde_json::from_slice(&self.content).unwrap_or_default();
+            let platform = value.pointer("/spec/platform/type").and_then(Value::as_str);
+            Unreadable { problem, platform: platform.map(str::to_owned) }
+        })
+    }
+
+    /// What this means for a cluster that was known like that.
+    pub(crate) fn news(&self, before: Option<&Self>) -> Option<Wake> {
+        let Some(before) = before else { return Some(Wake::Wish) };
+        if self.content != before.content || self.is_deleting != before.is_deleting {
+            return Some(Wake::Wish);
+        }
+        (self.conditions != before.conditions).then_some(Wake::Surroundings)
+    }
+}
+
+/// The conditions of these types.
+pub(super) fn conditions_of(data: &Value, ours: &[&str]) -> Vec<Condition> {
+    let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
+    let is_ours = |condition: &&Value| {
+        let kind = condition.get("type").and_then(Value::as_str);
+        kind.is_some_and(|kind| ours.contains(&kind))
+    };
+    let conditions = conditions.into_iter().flatten().filter(is_ours);
+    conditions.filter_map(|it| serde_json::from_value(it.clone()).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn cluster(change: impl FnOnce(&mut Value)) -> Cluster {
+        let mut object = json!({
+            "apiVersion": HostedCluster::API_VERSION,
+            "kind": HostedCluster::KIND,
+            "metadata": {"name": "harbour", "namespace": "clusters", "resourceVersion": "1"},
+            "spec": {"infraID": "harbour-1"},
+            "status": {"conditions": [
+                {"type": "Available", "status": "True", "reason": "A", "message": "",
+                 "lastTransitionTime": "2026-01-01T00:00:00Z"},
+                {"type": "Ours", "status": "True", "reason": "A", "message": "",
+                 "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            ]},
+        });
+        change(&mut object);
+        Cluster::of(serde_json::from_value(object).unwrap(), &["Ours"])
+    }
+
+    #[test]
+    fn what_others_tell_is_no_news_and_what_is_wished_is() {
+        let before = cluster(|_| ());
+        assert_eq!(before.news(None), Some(Wake::Wish));
+        let told = cluster(|it| {
+            it["metadata"]["resourceVersion"] = json!("2");
+            it["status"]["conditions"][0]["status"] = json!("False");
+            it["status"]["version"] = json!({"history": []});
+        });
+        assert_eq!(told.news(Some(&before)), None);
+        let ours = cluster(|it| it["status"]["conditions"][1]["status"] = json!("False"));
+        assert_eq!(ours.news(Some(&before)), Some(Wake::Surroundings));
+        let wished = cluster(|it| it["spec"]["infraID"] = json!("other"));
+        assert_eq!(wished.news(Some(&before)), Some(Wake::Wish));
+        let key = cluster(|it| it["status"]["secretEncryption"] = json!({"activeKey": {}}));
+        assert_eq!(key.news(Some(&before)), Some(Wake::Wish));
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_says_why_and_nothing_of_its_content() {
+        let broken = cluster(|it| it["spec"]["platform"] = json!("planted"));
+        let problem = broken.read().unwrap_err().problem;
+        assert!(problem.contains("invalid type"), "{problem}");
+        assert!(!problem.contains("line"), "{problem}");
+        assert_eq!(cluster(|_| ()).read().unwrap().spec.unwrap().infra_id.unwrap(), "harbour-1");
+    }
+}

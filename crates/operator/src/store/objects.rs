@@ -1,0 +1,232 @@
+//! What is known of the objects of one control plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use kube::api::DynamicObject;
+use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject};
+use serde_json::Value;
+
+/// The objects of one control plane. What was found to be as it should be is kept as a digest
+/// alone: the same content need not be compared twice, and other content comes with the watch.
+#[derive(Debug, Default)]
+pub(crate) struct Objects(BTreeMap<ObjectKey, Stored>);
+
+#[derive(Debug)]
+struct Stored {
+    uid: String,
+    version: String,
+    /// Of the content without what changes all the time.
+    digest: u64,
+    content: Option<Box<[u8]>>,
+    /// The digest of what was desired when this content was found to be so.
+    settled: Option<u64>,
+}
+
+/// What a comparison is made from.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled {
+    /// Objects with their content.
+    pub(crate) observed: BTreeMap<ObjectKey, ObservedObject>,
+    /// Objects whose content is not known any more.
+    pub(crate) unknown: Vec<ObjectKey>,
+    /// Objects that are as they should be.
+    pub(crate) settled: BTreeSet<ObjectKey>,
+}
+
+/// The digests of what is desired, by object.
+pub(crate) type Wished = BTreeMap<ObjectKey, u64>;
+
+/// The digests of what is desired: an object that two write has one.
+pub(crate) fn wished(desired: &[DesiredObject]) -> Wished {
+    let mut hashers: BTreeMap<&ObjectKey, DefaultHasher> = BTreeMap::new();
+    for object in desired {
+        let hasher = hashers.entry(&object.key).or_default();
+        (object.writer, object.follows_reader).hash(hasher);
+        bytes_of(&object.value).hash(hasher);
+    }
+    hashers.into_iter().map(|(key, hasher)| (key.clone(), hasher.finish())).collect()
+}
+
+impl Objects {
+    /// Takes in an object as it is now. Tells whether anything about it is new.
+    pub(crate) fn see(&mut self, key: ObjectKey, mut object: DynamicObject) -> bool {
+        object.metadata.managed_fields = None;
+        if let Some(data) = object.data.as_object_mut() {
+            data.remove("status");
+        }
+        let uid = object.metadata.uid.clone().unwrap_or_default();
+        let version = object.metadata.resource_version.take().unwrap_or_default();
+        object.metadata.generation = None;
+        let content = serde_json::to_vec(&object).unwrap_or_default();
+        let digest = digest_of(&content);
+        match self.0.get_mut(&key) {
+            Some(stored) if is_older(&version, &stored.version) && stored.uid == uid => false,
+            Some(stored) if stored.digest == digest && stored.uid == uid => {
+                stored.version = version;
+                false
+            }
+            _ => {
+                let content = Some(content.into_boxed_slice());
+                self.0.insert(key, Stored { uid, version, digest, content, settled: None });
+                true
+            }
+        }
+    }
+
+    /// An object is gone. Tells whether it was known.
+    pub(crate) fn forget(&mut self, key: &ObjectKey) -> bool {
+        self.0.remove(key).is_some()
+    }
+
+    /// What has to be compared with what is desired.
+    pub(crate) fn unsettled(&self, wished: &Wished) -> Unsettled {
+        let mut unsettled = Unsettled::default();
+        for (key, stored) in &self.0 {
+            if stored.settled.is_some() && stored.settled == wished.get(key).copied() {
+                unsettled.settled.insert(key.clone());
+                continue;
+            }
+            match stored.observed() {
+                Some(observed) => {
+                    unsettled.observed.insert(key.clone(), observed);
+                }
+                None => unsettled.unknown.push(key.clone()),
+            }
+        }
+        unsettled
+    }
+
+    /// Objects were found to be as they should be: those in this version.
+    pub(crate) fn settle(&mut self, key: &ObjectKey, version: &str, wished: u64) {
+        if let Some(stored) = self.0.get_mut(key).filter(|stored| stored.version == version) {
+            (stored.settled, stored.content) = (Some(wished), None);
+        }
+    }
+
+    /// The uid of an object.
+    pub(crate) fn uid(&self, key: &ObjectKey) -> Option<&str> {
+        self.0.get(key).map(|stored| stored.uid.as_str())
+    }
+
+    /// The keys of all objects.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.0.keys()
+    }
+
+    /// How many bytes of content are kept.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.values().filter_map(|stored| stored.content.as_ref()).map(|it| it.len()).sum()
+    }
+}
+
+impl Stored {
+    fn observed(&self) -> Option<ObservedObject> {
+        let mut value: Value = serde_json::from_slice(self.content.as_ref()?).ok()?;
+        let metadata = value.get_mut("metadata")?.as_object_mut()?;
+        metadata.insert("resourceVersion".to_owned(), Value::String(self.version.clone()));
+        ObservedObject::of(value)
+    }
+}
+
+/// Versions of one object grow; one that is no number may be anything.
+fn is_older(version: &str, than: &str) -> bool {
+    match (version.parse::<u64>(), than.parse::<u64>()) {
+        (Ok(version), Ok(than)) => version < than,
+        _ => false,
+    }
+}
+
+fn bytes_of(value: &Value) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+fn digest_of(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_desired::OwnedKind;
+    use serde_json::json;
+
+    use super::*;
+
+    fn key() -> ObjectKey {
+        let namespace = Some("clusters-harbour".to_owned());
+        ObjectKey { kind: OwnedKind::ConfigMap, namespace, name: "m".to_owned() }
+    }
+
+    fn object(version: &str, value: &str) -> DynamicObject {
+        let object = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": "m",
+                "namespace": "clusters-harbour",
+                "uid": "u",
+                "resourceVersion": version,
+                "managedFields": [{"manager": "x"}],
+            },
+            "data": {"k": value},
+            "status": {"seen": version},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn only_what_the_comparison_needs_is_kept_and_that_only_until_it_was_made() {
+        let mut objects = Objects::default();
+        assert!(objects.see(key(), object("1", "a")));
+        let wished = Wished::from([(key(), 7)]);
+        let observed = objects.unsettled(&wished).observed.remove(&key()).unwrap();
+        assert_eq!(observed.resource_version, "1");
+        assert!(observed.value.pointer("/metadata/managedFields").is_none());
+        assert!(observed.value.get("status").is_none());
+        objects.settle(&key(), "1", 7);
+        assert_eq!(objects.bytes(), 0);
+        assert!(objects.unsettled(&wished).settled.contains(&key()));
+        // Another wish needs the content again.
+        let other = Wished::from([(key(), 8)]);
+        assert_eq!(objects.unsettled(&other).unknown, [key()]);
+        assert_eq!(objects.unsettled(&Wished::new()).unknown, [key()]);
+    }
+
+    #[test]
+    fn a_status_that_changes_is_no_news_and_other_content_is() {
+        let mut objects = Objects::default();
+        objects.see(key(), object("1", "a"));
+        objects.settle(&key(), "1", 7);
+        assert!(!objects.see(key(), object("2", "a")));
+        assert!(objects.unsettled(&Wished::from([(key(), 7)])).settled.contains(&key()));
+        assert!(objects.see(key(), object("3", "b")));
+        assert!(objects.unsettled(&Wished::from([(key(), 7)])).observed.contains_key(&key()));
+    }
+
+    #[test]
+    fn a_watch_that_lags_does_not_take_back_what_the_answer_to_a_write_told() {
+        let mut objects = Objects::default();
+        objects.see(key(), object("10", "new"));
+        assert!(!objects.see(key(), object("9", "old")));
+        let observed = objects.unsettled(&Wished::new()).observed.remove(&key()).unwrap();
+        assert_eq!(observed.value["data"]["k"], "new");
+        // What was found meanwhile counts for the version that was compared alone.
+        objects.see(key(), object("11", "newer"));
+        objects.settle(&key(), "10", 7);
+        assert!(objects.unsettled(&Wished::from([(key(), 7)])).settled.is_empty());
+    }
+
+    #[test]
+    fn a_new_object_of_the_same_name_is_another_one() {
+        let mut objects = Objects::default();
+        objects.see(key(), object("10", "a"));
+        objects.settle(&key(), "10", 7);
+        let mut other = object("9", "a");
+        other.metadata.uid = Some("v".to_owned());
+        assert!(objects.see(key(), other));
+        assert_eq!(objects.uid(&key()), Some("v"));
+        assert!(objects.forget(&key()) && !objects.forget(&key()));
+    }
+}
