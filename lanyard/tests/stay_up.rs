@@ -4,106 +4,25 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
 
-/// A `lanyard up` that stays up.
-struct StayingUp {
-    child: Child,
-    stderr: BufReader<ChildStderr>,
-    report: Value,
-    exports: BTreeMap<String, String>,
-}
+use self::staying_up::StayingUp;
 
-impl StayingUp {
-    fn start(directory: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lanyard"))
-            .args(["up", "--output", "json", "--directory"])
-            .arg(directory)
-            .env_remove("HTTPS_PROXY")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        // The document ends with the brace in the first column.
-        let mut document = String::new();
-        for line in stdout.lines() {
-            let line = line.unwrap();
-            document.push_str(&line);
-            if line == "}" {
-                break;
-            }
-        }
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut exports = BTreeMap::new();
-        loop {
-            let mut line = String::new();
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before its exports");
-            if line.starts_with("unset ") {
-                break;
-            }
-            if let Some((name, value)) =
-                line.strip_prefix("export ").and_then(|rest| rest.split_once('='))
-            {
-                exports.insert(name.to_owned(), value.trim_end().trim_matches('\'').to_owned());
-            }
-        }
-        Self { child, stderr, report: serde_json::from_str(&document).unwrap(), exports }
-    }
+#[path = "support/staying_up.rs"]
+mod staying_up;
 
-    /// Runs `lanyard credential check` as another program of this machine would.
-    fn check(&self, file: &Path, call: &str) -> (Option<i32>, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
-            .args(["credential", "check", "--call", call])
-            .arg(file)
-            .envs(&self.exports)
-            .output()
-            .unwrap();
-        (output.status.code(), String::from_utf8(output.stdout).unwrap())
-    }
-
-    /// GET of a path of the control API.
-    fn control(&self, path: &str) -> Value {
-        let control = self.exports["LANYARD_AZURE_CONTROL"].trim_start_matches("http://");
-        let (address, base) = control.split_once('/').unwrap();
-        let mut stream = TcpStream::connect(address).unwrap();
-        let head = format!(
-            "GET /{base}/{path} HTTP/1.1\r\nhost: {address}\r\nx-lanyard-control: 1\r\nconnection: close\r\n\r\n"
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).unwrap();
-        let (_, body) = reply.split_once("\r\n\r\n").unwrap();
-        serde_json::from_str(body).unwrap()
-    }
-
-    /// Asks for the end as a supervisor would, and waits for it.
-    fn terminate(mut self) -> (Option<i32>, String) {
-        self.ask_to_end();
-        let mut rest = String::new();
-        self.stderr.read_to_string(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), rest)
-    }
-
-    fn ask_to_end(&self) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-    }
-}
-
-/// A test that fails leaves no process and no mount behind either.
-impl Drop for StayingUp {
-    fn drop(&mut self) {
-        if self.child.try_wait().unwrap().is_none() {
-            self.ask_to_end();
-            self.child.wait().unwrap();
-        }
-    }
+/// Runs `lanyard credential check` as another program of this machine would.
+fn check(up: &StayingUp, file: &Path, call: &str) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
+        .args(["credential", "check", "--call", call])
+        .arg(file)
+        .envs(&up.exports)
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
 fn mounted_below(directory: &Path) -> bool {
@@ -179,7 +98,7 @@ fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
     let balancer = "harbour-harbour-7kq2m";
     let granted =
         format!("{group}/{balancer}/{network}/loadBalancers/harbour-7kq2m?api-version=2023-11-01");
-    let (code, report) = up.check(&file, &granted);
+    let (code, report) = check(&up, &file, &granted);
     assert_eq!(code, Some(0), "{report}");
     for expected in ["client_id", "RSA 2048 bits", "expires", "renew after", "200", "good"] {
         assert!(report.contains(expected), "{expected} is not in\n{report}");
@@ -190,7 +109,7 @@ fn a_mounted_file_is_checked_down_to_a_granted_and_a_refused_call() {
     let refused = format!(
         "{group}/{vnet}/{network}/virtualNetworks/harbour-harbour-7kq2m?api-version=2023-11-01"
     );
-    let (code, report) = up.check(&file, &refused);
+    let (code, report) = check(&up, &file, &refused);
     assert_eq!(code, Some(1), "{report}");
     assert!(report.contains("AuthorizationFailed"), "{report}");
     assert!(report.contains("Microsoft.Network/virtualNetworks/read"), "{report}");

@@ -1,0 +1,238 @@
+//! `lanyard canary` as its pods run it, against a local Azure: nine processes, nine identities.
+
+#![cfg(feature = "emulator")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+#[path = "canary/api_server.rs"]
+mod api_server;
+#[path = "canary/running.rs"]
+mod running;
+#[path = "support/staying_up.rs"]
+mod staying_up;
+
+use lanyard_desired::desired_proofs;
+use lanyard_desired::proof::ProofTarget;
+use lanyard_vocabulary::Component;
+use serde_json::{Value, json};
+
+use self::api_server::ApiServer;
+use self::running::{RunningCanary, cluster, credential_file, wait_for};
+use self::staying_up::StayingUp;
+
+const PROVEN: &str = "granted";
+
+/// What shows that there was never a moment without a token that is taken.
+fn assert_no_lapse(canary: &RunningCanary) {
+    let component = canary.component;
+    assert_eq!(canary.metric("lanyard_canary_authenticated"), Some(1.0), "{component}");
+    assert_eq!(canary.metric("lanyard_canary_lapses_total"), Some(0.0), "{component}");
+    for result in ["unauthenticated", "no-token", "refused"] {
+        let line = format!(r#"lanyard_canary_calls_total{{result="{result}"}}"#);
+        assert_eq!(canary.metric(&line), Some(0.0), "{component}: {result}");
+    }
+}
+
+/// The display name of the role that a component is given.
+fn role(component: Component) -> &'static str {
+    match component {
+        Component::CloudProvider => "Azure Red Hat OpenShift Cloud Controller Manager",
+        Component::NodePoolManagement => {
+            "Azure Red Hat OpenShift Hosted Control Planes Cluster API Provider"
+        }
+        Component::ControlPlaneOperator => {
+            "Azure Red Hat OpenShift Hosted Control Planes Control Plane Operator"
+        }
+        Component::ImageRegistry => "Azure Red Hat OpenShift Image Registry Operator",
+        Component::Ingress => "Azure Red Hat OpenShift Cluster Ingress Operator",
+        Component::Network => "Azure Red Hat OpenShift Network Operator",
+        Component::Disk => "Azure Red Hat OpenShift Disk Storage Operator",
+        Component::File => "Azure Red Hat OpenShift File Storage Operator",
+        Component::Kms => "Key Vault Crypto User",
+    }
+}
+
+/// The role by which the local Azure grants the component its call.
+fn granting_role(up: &StayingUp, world: &Value, component: Component) -> String {
+    let rows = world["components"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["component"] == component.name()).unwrap();
+    let proof = &desired_proofs(&cluster())[&component].granted;
+    let (kind, scope) = match &proof.target {
+        ProofTarget::Arm { path } => ("action", path.clone()),
+        ProofTarget::Vault { vault, object } => {
+            let ending = format!("/vaults/{vault}");
+            let resources = world["resources"].as_array().unwrap().iter();
+            let mut ids = resources.map(|id| id.as_str().unwrap());
+            let id = ids.find(|id| id.ends_with(&ending)).unwrap();
+            ("dataAction", format!("{id}{}", object.path()))
+        }
+    };
+    let principal = row["clientId"].as_str().unwrap();
+    let query = format!("explain?principal={principal}&scope={scope}&{kind}={}", proof.permission);
+    let answer = up.control(&query);
+    assert_eq!(answer["granted"], true, "{component}: {answer}");
+    answer["role"].as_str().unwrap().to_owned()
+}
+
+/// The logs were written at the lowest level; nothing secret may be in them.
+fn assert_no_secrets(text: &str) {
+    for marker in ["PRIVATE KEY", "eyJ", "LS0tLS1CRUdJTi", "\"MII"] {
+        assert!(!text.contains(marker), "{marker} in the output");
+    }
+}
+
+#[test]
+fn nine_canaries_prove_their_identities_through_a_rotation_and_lose_them_with_their_roles() {
+    let (mounts, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let up = StayingUp::start(mounts.path());
+    assert_eq!(up.report["ok"], true, "{}", up.report);
+    let start = |component| {
+        let more = ["--no-annotation"];
+        RunningCanary::start(&up, mounts.path(), scratch.path(), component, &more)
+    };
+    let canaries: Vec<_> = Component::ALL.into_iter().map(start).collect();
+    for canary in &canaries {
+        canary.until(|it| it.is_good(PROVEN) == Some(true));
+        assert!(canary.page("/healthz").0 && canary.page("/readyz").0);
+        assert_no_lapse(canary);
+    }
+
+    for component in Component::ALL {
+        let body = json!({"component": component.name()}).to_string();
+        assert_eq!(up.ask("POST", "rotate", &body).0, 201, "{component}");
+    }
+    let thumbprint = |it: &RunningCanary| {
+        let page = it.page("/metrics").1;
+        let line = page.lines().find(|line| line.starts_with("lanyard_canary_credential_info"));
+        line.unwrap().to_owned()
+    };
+    let before: Vec<_> = canaries.iter().map(thumbprint).collect();
+    for (canary, before) in canaries.iter().zip(&before) {
+        canary.until(|it| {
+            assert_eq!(it.metric("lanyard_canary_authenticated"), Some(1.0), "{}", it.component);
+            it.metric("lanyard_canary_rotations_total") == Some(1.0)
+        });
+        let calls = r#"lanyard_canary_calls_total{result="granted"}"#;
+        let made = canary.metric(calls).unwrap();
+        canary.until(|it| it.metric(calls).unwrap() > made);
+        assert_ne!(&thumbprint(canary), before, "{}", canary.component);
+        assert_no_lapse(canary);
+        assert_eq!(canary.is_good("entra-token"), Some(true), "{}", canary.component);
+    }
+
+    // Each call is granted by the role of its component and by nothing else.
+    let world = up.control("world");
+    for canary in &canaries {
+        assert_eq!(granting_role(&up, &world, canary.component), role(canary.component));
+        let body = json!({"fault": "arm-role", "component": canary.component.name()});
+        assert_eq!(up.ask("POST", "drills", &body.to_string()).0, 201);
+        canary.until(|it| it.is_good(PROVEN) == Some(false));
+        assert_eq!(canary.is_good("entra-token"), Some(true), "{}", canary.component);
+        let code = if canary.component == Component::Kms {
+            "ForbiddenByRbac"
+        } else {
+            "AuthorizationFailed"
+        };
+        assert!(canary.log().contains(code), "{}: {code}", canary.component);
+        // And a broken identity restarts nothing.
+        assert!(canary.page("/healthz").0 && canary.page("/readyz").0);
+    }
+    for canary in &canaries {
+        assert_no_secrets(&canary.log());
+        assert_no_secrets(&canary.page("/metrics").1);
+    }
+    drop(canaries);
+    assert_eq!(up.terminate().0, Some(0));
+}
+
+/// The code that the facts blame, `good` where they blame nobody.
+fn code(facts: &Value) -> &str {
+    facts["failure"]["code"].as_str().unwrap_or("good")
+}
+
+#[test]
+fn a_revoked_identity_is_told_in_the_annotation_and_harms_nobody_else() {
+    let (mounts, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let up = StayingUp::start(mounts.path());
+    let server = ApiServer::start(scratch.path());
+    let kubeconfig = server.kubeconfig.to_str().unwrap().to_owned();
+    let named =
+        ["--kubeconfig", &kubeconfig, "--pod-name=canary-1", "--pod-namespace=clusters-harbour"];
+    let start = |component, more: &[&str]| {
+        RunningCanary::start(&up, mounts.path(), scratch.path(), component, more)
+    };
+    let disk = start(Component::Disk, &named);
+    let file = start(Component::File, &["--no-annotation"]);
+    let first = wait_for(|| server.facts());
+    assert_eq!(
+        (first["component"].as_str(), first["lastGoodHop"].as_str()),
+        (Some("disk"), Some(PROVEN))
+    );
+    file.until(|it| it.is_good(PROVEN) == Some(true));
+
+    let world = up.control("world");
+    let rows = world["components"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["component"] == "disk").unwrap();
+    let client = &row["clientId"];
+    let effect = json!({"type": "token-error", "code": 7_000_112});
+    let fault =
+        json!({"name": "revoked", "service": "entra", "client_id": client, "effect": effect});
+    assert_eq!(up.ask("POST", "faults", &fault.to_string()).0, 201);
+    let told = wait_for(|| server.facts().filter(|facts| code(facts) != "good"));
+    assert_eq!((code(&told), &told["failure"]["hop"]), ("AADSTS7000112", &json!("entra-token")));
+    assert_eq!(
+        (&told["lastGoodHop"], &told["credential"]["clientId"]),
+        (&json!("credential"), client)
+    );
+    assert!(told["failure"]["hint"].as_str().unwrap().contains("enable it"), "{told}");
+
+    assert_eq!(up.ask("DELETE", "faults/revoked", "").0, 204);
+    let healed = wait_for(|| server.facts().filter(|facts| code(facts) == "good"));
+    assert_eq!(healed, first, "what is known is what was known before");
+    assert_no_lapse(&disk);
+    assert_no_lapse(&file);
+    assert_eq!(file.metric(r#"lanyard_canary_failures_total{hop="entra-token"}"#), Some(0.0));
+
+    let pod = "/api/v1/namespaces/clusters-harbour/pods/canary-1";
+    let expected: Vec<_> =
+        ["GET", "PATCH", "PATCH", "PATCH"].map(|verb| format!("{verb} {pod}")).into();
+    assert_eq!(server.asked(), expected, "one look, and one write for each change");
+    assert_no_secrets(&disk.log());
+    assert_no_secrets(&healed.to_string());
+}
+
+#[test]
+fn the_control_plane_operators_canary_probes_network_and_key() {
+    let (mounts, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let up = StayingUp::start(mounts.path());
+    let cluster = cluster();
+    let azure = &cluster.azure;
+    let key = &cluster.encryption.as_ref().unwrap().active_key;
+    let url = format!("https://{}.vault.azure.net/keys/{}/{}", key.vault, key.name, key.version);
+    let kms = credential_file(mounts.path(), Component::Kms);
+    let flags = [
+        "--no-annotation".to_owned(),
+        "--probe=network".to_owned(),
+        format!("--vnet-id={}", azure.vnet),
+        format!("--security-group-id={}", azure.security_group),
+        format!("--resource-group-id={}", cluster.managed_group()),
+        "--probe=encryption".to_owned(),
+        format!("--key-url={url}"),
+        format!("--encryption-credential-file={}", kms.display()),
+        "--probe-interval=2s".to_owned(),
+    ];
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    let component = Component::ControlPlaneOperator;
+    let canary = RunningCanary::start(&up, mounts.path(), scratch.path(), component, &flags);
+    let is = |canary: &RunningCanary, probe: &str, good: f64| {
+        canary.metric(&format!(r#"lanyard_canary_probe_good{{probe="{probe}"}}"#)) == Some(good)
+    };
+    canary.until(|it| is(it, "network", 1.0) && is(it, "encryption", 1.0));
+
+    let drill = json!({"fault": "arm-role", "component": "kms"}).to_string();
+    assert_eq!(up.ask("POST", "drills", &drill).0, 201);
+    canary.until(|it| is(it, "encryption", 0.0));
+    assert!(is(&canary, "network", 1.0));
+    assert_eq!(canary.is_good(PROVEN), Some(true), "a probe is no hop");
+    assert!(canary.log().contains("ForbiddenByRbac"));
+    assert_no_secrets(&canary.log());
+}
