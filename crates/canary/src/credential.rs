@@ -90,11 +90,17 @@ impl LoadObserver for Observer {
         match reason {
             KeepReason::Failed(error) => {
                 let trouble = Trouble::of_file(error, true);
-                self.0.send_modify(|loads| loads.trouble = Some(trouble));
+                // A file that cannot be read is reported each time, and is news once.
+                self.0.send_if_modified(|loads| {
+                    let is_news = loads.trouble.as_ref().is_none_or(|it| !it.is_same(&trouble));
+                    loads.trouble = Some(trouble);
+                    is_news
+                });
             }
             // It is reported by who publishes the file, and what is in use stays.
             _ => {
-                tracing::warn!(reason = reason.word(), "the credential file holds an older version")
+                let reason = reason.word();
+                tracing::warn!(reason, "the credential file holds an older version");
             }
         }
     }

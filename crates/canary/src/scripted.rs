@@ -254,7 +254,7 @@ impl Bench {
             if let Some(due) = self.clock.next_due() {
                 self.clock.advance(due);
             }
-            let spent = self.clock.monotonic() - started;
+            let spent = self.clock.monotonic().saturating_sub(started);
             assert!(spent < Duration::from_hours(24), "it is not reached in a day");
         }
     }
@@ -264,7 +264,7 @@ impl Bench {
         let end = self.clock.monotonic() + duration;
         while self.clock.monotonic() < end {
             self.settle().await;
-            let left = end - self.clock.monotonic();
+            let left = end.saturating_sub(self.clock.monotonic());
             self.clock.advance(self.clock.next_due().unwrap_or(left).min(left));
         }
         self.settle().await;

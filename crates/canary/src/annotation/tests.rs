@@ -73,7 +73,7 @@ impl World {
             for _ in 0..200 {
                 tokio::task::yield_now().await;
             }
-            let left = end - self.clock.monotonic();
+            let left = end.saturating_sub(self.clock.monotonic());
             self.clock.advance(self.clock.next_due().unwrap_or(left).min(left));
         }
         for _ in 0..200 {
