@@ -44,6 +44,8 @@ pub(crate) enum Suite {
     Requests,
     /// kube-apiserver on the node's classes, pod statuses, events and Secrets
     Kubernetes,
+    /// kube-apiserver on the kinds of the operator, and on the operator
+    Operator,
     /// The chart of the node plugin, by Helm and a Kubernetes API
     Chart,
     /// csi-sanity on our CSI driver
@@ -55,12 +57,13 @@ pub(crate) enum Suite {
 }
 
 impl Suite {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Go,
         Self::Python,
         Self::Rust,
         Self::Requests,
         Self::Kubernetes,
+        Self::Operator,
         Self::Chart,
         Self::Csi,
         Self::Interop,
@@ -76,6 +79,7 @@ impl Suite {
             Self::Rust => "rust",
             Self::Requests => "requests",
             Self::Kubernetes => "kubernetes",
+            Self::Operator => "operator",
             Self::Chart => "chart",
             Self::Csi => "csi",
             Self::Interop => "interop",
@@ -174,8 +178,10 @@ fn driver(
     suite: Suite,
     kubernetes: KubernetesVersion,
 ) -> Result<Command, TaskError> {
-    if suite == Suite::Kubernetes {
-        return api_driver(house, kubernetes);
+    match suite {
+        Suite::Kubernetes => return api_driver(house, kubernetes),
+        Suite::Operator => return operator_driver(house, kubernetes),
+        _ => {}
     }
     let flags = programs::flags(house, suite, kubernetes)?;
     process::run(&mut build_driver(house))?;
@@ -222,6 +228,22 @@ fn api_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, T
     command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
     command.arg("--definitions").arg(house.root().join("charts/lanyard-node/files/crds"));
     command.arg("--rendered").arg(house.root().join("conformance/kubernetes/chart"));
+    Ok(command)
+}
+
+/// Builds the judge of the operator and returns the command that runs it.
+fn operator_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, TaskError> {
+    let mut build = house.cargo();
+    build.args(["build", "--locked", "--package", "lanyard-conformance-operator"]);
+    process::run(&mut build)?;
+    let programs = tools::node_programs(house, kubernetes)?;
+    let mut command = Command::new(house.debug_binaries().join("lanyard-conformance-operator"));
+    command.arg("--etcd").arg(programs.join("etcd"));
+    command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
+    let file = |path: &str| house.root().join(path);
+    command.arg("--definitions").arg(file("charts/lanyard-operator/files/crds"));
+    command.arg("--cases").arg(file("conformance/cases/hosted_cluster.yaml"));
+    command.arg("--hosted-cluster").arg(file("examples/hostedcluster.yaml"));
     Ok(command)
 }
 

@@ -62,6 +62,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lanyard-conformance", Layer::Outside),
     ("lanyard-conformance-api", Layer::Outside),
     ("lanyard-conformance-image", Layer::Outside),
+    ("lanyard-conformance-operator", Layer::Outside),
     ("xtask", Layer::Outside),
 ];
 

@@ -223,8 +223,16 @@ wire! {
     }
 }
 
-/// `workloadIdentities` of self-managed Azure, by component. Only its presence matters here.
-pub type WorkloadIdentities = BTreeMap<String, Value>;
+wire! {
+    /// An identity with a federated credential.
+    WorkloadIdentity {
+        /// The client id.
+        client_id: "clientID" => String,
+    }
+}
+
+/// `workloadIdentities` of self-managed Azure, by component.
+pub type WorkloadIdentities = BTreeMap<String, WorkloadIdentity>;
 
 wire! {
     /// `containerRegistry`.
@@ -312,7 +320,7 @@ wire! {
         /// The identity, on managed Azure.
         kms: "kms" => ManagedIdentity,
         /// The identity, on self-managed Azure.
-        workload_identity: "workloadIdentity" => Map<String, Value>,
+        workload_identity: "workloadIdentity" => WorkloadIdentity,
         /// `KeyVault` or `ManagedHSM`.
         key_vault_type: "keyVaultType" => String,
         /// `Public` or `Private`.

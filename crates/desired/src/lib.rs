@@ -16,6 +16,8 @@
 //! # Ok::<(), lanyard_desired::ParseHostedClusterError>(())
 //! ```
 
+#[cfg(any(test, feature = "test-util"))]
+pub mod cases;
 pub mod diff;
 pub mod drift;
 #[cfg(test)]
@@ -41,7 +43,7 @@ pub use hosted_cluster::isolation::lint_shared_credentials;
 pub use hosted_cluster::names::Names;
 pub use hosted_cluster::validate::{
     HostedClusterKind, ParseHostedClusterError, ValidateError, Validated, parse_hosted_cluster,
-    validate, validate_update,
+    validate, validate_schema, validate_update,
 };
 pub use objects::{
     DesiredObject, Inputs, ObjectKey, ObservedObject, OwnedKind, Writer, desired_objects,

@@ -37,8 +37,8 @@ pub(super) fn flags(
             flag("--script", &conformance.join("python").join("clients.py")),
         ],
         Suite::Rust => vec![flag("--program", &tools::rust_clients(house)?)],
-        // Its driver is another one.
-        Suite::Kubernetes => Vec::new(),
+        // Their drivers are others.
+        Suite::Kubernetes | Suite::Operator => Vec::new(),
         Suite::Chart => vec![node(house, kubernetes)?, tool("helm", &go("helm")?.join("helm"))],
         Suite::Csi => vec![
             node(house, kubernetes)?,

@@ -77,8 +77,8 @@ pub(super) fn hosted_control_plane() -> Value {
 pub(super) fn object(description: &str) -> Schema {
     Schema::object()
         .describe(description)
-        .field("apiVersion", Schema::text(255))
-        .field("kind", Schema::text(255))
+        .field("apiVersion", Schema::any_text())
+        .field("kind", Schema::any_text())
         .field("metadata", Schema::object())
 }
 
@@ -179,12 +179,12 @@ fn services() -> Schema {
 fn signing_key() -> Schema {
     Schema::object()
         .describe("The Secret with the key that signs service account tokens.")
-        .field("name", Schema::text(253).describe("The name of the Secret.").default(""))
+        .field("name", Schema::any_text().describe("The name of the Secret.").default(""))
         .atomic()
 }
 
 fn dns() -> Schema {
-    let text = |what: &str| Schema::text(253).describe(what);
+    let text = |what: &str| Schema::any_text().describe(what);
     Schema::foreign()
         .describe("The names of the cluster.")
         .field("baseDomain", text("The domain below which the cluster's names are."))
@@ -192,7 +192,7 @@ fn dns() -> Schema {
 }
 
 fn capabilities() -> Schema {
-    let list = |what: &str| Schema::list(Schema::text(255), 25).describe(what);
+    let list = |what: &str| Schema::any_list(Schema::any_text()).describe(what);
     Schema::foreign()
         .describe("Parts of OpenShift that are switched on or off.")
         .field("enabled", list("Capabilities that are on although they are off by default."))

@@ -36,7 +36,12 @@ pub(super) fn hosted_cluster_identities() -> Value {
                 .keyed_by("component")
                 .describe("One entry for each identity."),
         )
-        .field("conditions", conditions());
+        .field("conditions", conditions())
+        .field(
+            "drift",
+            Schema::list(drift(), 100)
+                .describe("What is not as it was rendered, or not in use as it is mounted."),
+        );
     let schema = object("How every identity of a hosted cluster is.").field("status", status);
     definition(&names, &columns, schema)
 }
@@ -59,7 +64,19 @@ fn identity() -> Schema {
         .field("lastGoodHop", text(63, "The last hop that is known to be good."))
         .field("failedHop", text(63, "The hop that is to blame."))
         .field("loadedVersion", text(127, "The version of the vault's secret that is mounted."))
+        .field("notBefore", time("When the credential begins."))
         .field("notAfter", time("When the credential ends."))
         .field("renewAfter", time("From when on a newer credential is to be expected."))
+        .field("cannotRenewAfter", time("From when on the identity cannot be renewed any more."))
         .field("since", time("Since when the identity is as it is."))
+}
+
+fn drift() -> Schema {
+    let text = |longest: u32, what: &str| Schema::text(longest).describe(what);
+    Schema::object()
+        .describe("Something that is not as it was rendered, or not in use as it is mounted.")
+        .required("kind", text(1024, "A word for it."))
+        .required("subject", text(1024, "What it is about: a component, a pod, an object."))
+        .required("message", text(32_768, "What is so, and what to do next."))
+        .required("since", Schema::time().describe("Since when it is known to be so."))
 }

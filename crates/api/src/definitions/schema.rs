@@ -4,8 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// A structural schema. Every text and list is bounded, because the API server refuses rules whose
-/// cost it cannot bound.
+/// A structural schema. Every text and list that a rule looks at is bounded, because the API server
+/// refuses rules whose cost it cannot bound; what belongs to others is not bounded by us.
 #[derive(Debug, Clone)]
 pub(super) struct Schema(Map<String, Value>);
 
@@ -29,6 +29,11 @@ impl Schema {
         Self::of("string").with("maxLength", json!(longest))
     }
 
+    /// A text of any length, where the reference has no bound.
+    pub(super) fn any_text() -> Self {
+        Self::of("string")
+    }
+
     /// One of several texts.
     pub(super) fn choice(values: &[&str]) -> Self {
         Self::of("string").with("enum", json!(values))
@@ -47,6 +52,11 @@ impl Schema {
     /// A list of at most so many items.
     pub(super) fn list(items: Self, most: u32) -> Self {
         Self::of("array").with("items", items.into_value()).with("maxItems", json!(most))
+    }
+
+    /// A list of any length, where the reference has no bound.
+    pub(super) fn any_list(items: Self) -> Self {
+        Self::of("array").with("items", items.into_value())
     }
 
     fn with(mut self, key: &str, value: Value) -> Self {

@@ -51,24 +51,79 @@ fn definitions_are_named_as_the_wire_types_are() {
 }
 
 #[test]
-fn every_text_and_list_is_bounded_and_every_requirement_has_its_field() {
+fn what_is_not_bounded_is_what_no_rule_looks_at() {
+    let mut free = BTreeSet::new();
     for definition in all() {
         let schema = &definition.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         visit(schema, definition.plural(), &mut |path, schema| {
-            match schema["type"].as_str() {
-                Some("string") => {
-                    let bounded =
-                        ["maxLength", "enum", "format"].iter().any(|key| !schema[*key].is_null());
-                    assert!(bounded, "{path}");
-                }
-                Some("array") => assert!(schema["maxItems"].is_u64(), "{path}"),
-                Some("object" | "integer") => {}
+            let has = |keys: &[&str]| keys.iter().any(|key| !schema[*key].is_null());
+            let bounded = match schema["type"].as_str() {
+                Some("string") => has(&["maxLength", "enum", "format"]),
+                Some("array") => has(&["maxItems"]),
+                Some("object" | "integer") => true,
                 other => panic!("{path}: {other:?}"),
+            };
+            if !bounded {
+                free.insert(path.split_once('.').unwrap().1.to_owned());
             }
+        });
+    }
+    let expected = [
+        "apiVersion",
+        "kind",
+        "spec.capabilities.disabled",
+        "spec.capabilities.disabled[]",
+        "spec.capabilities.enabled",
+        "spec.capabilities.enabled[]",
+        "spec.dns.baseDomain",
+        "spec.dns.baseDomainPrefix",
+        "spec.serviceAccountSigningKey.name",
+    ];
+    assert_eq!(free.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn every_required_field_is_described_by_the_schema() {
+    for definition in all() {
+        let schema = &definition.value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        visit(schema, definition.plural(), &mut |path, schema| {
             for name in schema["required"].as_array().into_iter().flatten() {
                 assert!(schema["properties"][name.as_str().unwrap()].is_object(), "{path}.{name}");
             }
         });
+    }
+}
+
+#[test]
+fn the_schema_of_our_own_kind_knows_exactly_the_fields_of_the_type() {
+    let time = "2026-01-01T00:00:00Z";
+    let condition = json!({
+        "type": "x", "status": "True", "reason": "x", "message": "x",
+        "lastTransitionTime": time, "observedGeneration": 1,
+    });
+    let whole: HostedClusterIdentities = serde_json::from_value(json!({
+        "status": {
+            "observedGeneration": 1,
+            "conditions": [condition],
+            "drift": [{"kind": "x", "subject": "x", "message": "x", "since": time}],
+            "identities": [{
+                "component": "x", "clientID": "x", "secretProviderClass": "x", "ready": "True",
+                "reason": "x", "message": "x", "lastGoodHop": "x", "failedHop": "x",
+                "loadedVersion": "x", "notBefore": time, "notAfter": time, "renewAfter": time,
+                "cannotRenewAfter": time, "since": time,
+            }],
+        },
+    }))
+    .unwrap();
+    let whole = serde_json::to_value(whole.status).unwrap();
+    let status = schema_of("hostedclusteridentities")["properties"]["status"].clone();
+    let keys = |value: &Value| -> BTreeSet<String> {
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    assert_eq!(keys(&whole), keys(&status["properties"]));
+    for list in ["identities", "conditions", "drift"] {
+        let of_schema = keys(&status["properties"][list]["items"]["properties"]);
+        assert_eq!(keys(&whole[list][0]), of_schema, "{list}");
     }
 }
 

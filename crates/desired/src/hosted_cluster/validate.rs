@@ -1,13 +1,15 @@
 //! From what was written to what can be used, with every problem at once.
 //!
 //! Unknown fields do not count and defaults are filled in before anything is checked, as the API
-//! server does. Rules of the reference's schema are errors and carry its messages; rules that it
-//! lacks are lints, except where a value could not be used at all.
+//! server does. Rules of the reference's schema are errors and carry its messages
+//! ([`validate_schema`]); rules that it lacks are lints, except where a value could not be used at
+//! all.
 //!
 //! Source: the schema of `HostedCluster` in `hypershift.openshift.io/v1beta1`.
 
 use std::collections::BTreeMap;
 
+use lanyard_api::definitions::DEFAULT_ISSUER_URL;
 use lanyard_api::hosted_cluster::{AzurePlatform, HostedClusterSpec};
 use lanyard_api::{HostedCluster, ReadHostedClusterError};
 use lanyard_vocabulary::InfraId;
@@ -19,6 +21,7 @@ use super::{
 use crate::problem::Problems;
 
 mod authentication;
+mod checker;
 mod encryption;
 mod identity;
 mod kind;
@@ -29,12 +32,18 @@ mod tests;
 mod update;
 
 pub use kind::{HostedClusterKind, ValidateError};
+pub use schema::validate_schema;
 pub use update::validate_update;
 
-use schema::{Checker, is_uuid};
+use checker::Checker;
 
-const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
-const DEFAULT_RESOURCE_GROUP: &str = "default";
+const AZURE: &str = "spec.platform.azure";
+const AUTHENTICATION: &str = "spec.platform.azure.azureAuthenticationConfig";
+
+/// The path of a field of the platform.
+fn path(field: &str) -> String {
+    format!("{AZURE}.{field}")
+}
 
 /// A hosted cluster that can be used, and what somebody should look at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,13 +69,11 @@ pub fn validate(wire: &HostedCluster) -> Result<Validated, ValidateError> {
 }
 
 fn managed_cluster(wire: &HostedCluster) -> Result<Validated, Problems> {
-    let mut checker = Checker::default();
+    let mut checker = Checker { problems: validate_schema(wire) };
     let spec = wire.spec.clone().unwrap_or_default();
     let metadata = metadata(&mut checker, wire);
     let infra_id = infra_id(&mut checker, &spec);
-    cluster_id(&mut checker, &spec);
     let issuer_url = issuer(&mut checker, &spec);
-    services(&mut checker, &spec);
     let Some(azure) = managed_azure(&mut checker, &spec) else { return Err(checker.problems) };
     let placement = placement::placement(&mut checker, &azure, health_probe(wire));
     let authentication = authentication::authentication(&mut checker, &azure, &spec);
@@ -178,6 +185,7 @@ fn metadata(checker: &mut Checker, wire: &HostedCluster) -> Option<(String, Stri
     Some((namespace, name))
 }
 
+/// The API makes one where there is none, and without it nothing can be named here.
 fn infra_id(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<InfraId> {
     let field = "spec.infraID";
     let Some(text) = spec.infra_id.as_deref() else {
@@ -188,90 +196,41 @@ fn infra_id(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<InfraId> 
         );
         return None;
     };
-    let matches = text.split('-').all(|part| part.chars().all(is_lower_alphanumeric))
-        && text.starts_with(is_lower_alphanumeric)
-        && text.ends_with(is_lower_alphanumeric);
-    let message = "infraID must consist of lowercase alphanumeric characters or '-', start and end with an alphanumeric character, and be between 1 and 253 characters";
-    if !checker.rule(field, matches && text.len() <= 253, message) {
-        return None;
-    }
     checker.parsed(field, text)
-}
-
-fn is_lower_alphanumeric(c: char) -> bool {
-    c.is_ascii_lowercase() || c.is_ascii_digit()
-}
-
-fn cluster_id(checker: &mut Checker, spec: &HostedClusterSpec) {
-    if let Some(text) = &spec.cluster_id {
-        let message = "clusterID must be an RFC4122 UUID value (xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx in hexadecimal digits)";
-        checker.rule("spec.clusterID", is_uuid(text), message);
-    }
 }
 
 /// The default is filled in before the rules are checked, so the rule that a signing key needs an
 /// issuer can never be broken; what it means to say is a lint.
 fn issuer(checker: &mut Checker, spec: &HostedClusterSpec) -> String {
     let field = "spec.issuerURL";
-    let issuer = spec.issuer_url.clone().unwrap_or_else(|| DEFAULT_ISSUER.to_owned());
+    let issuer = spec.issuer_url.clone().unwrap_or_else(|| DEFAULT_ISSUER_URL.to_owned());
     if spec.service_account_signing_key.is_some() && spec.issuer_url.is_none() {
         checker.problems.lint(
             field,
             format!("serviceAccountSigningKey is set and the issuer is the default, `{issuer}`"),
             "set the URL at which the public keys are published",
         );
+    } else if !checker.is_broken(field) && !is_https(&issuer) {
+        checker.problems.lint(
+            field,
+            format!("`{issuer}` is not an https URL; the API takes it, and nobody can trust it"),
+            "set the URL at which the public keys are published",
+        );
     }
-    checker.at_most(field, &issuer, 255);
-    checker.rule(field, is_url(&issuer), "issuerURL must be a valid absolute URL");
     issuer
 }
 
-fn is_url(text: &str) -> bool {
-    url::Url::parse(text).is_ok()
-}
-
-/// On ARO HCP the OAuth server, Konnectivity and Ignition are reached by routes.
-fn services(checker: &mut Checker, spec: &HostedClusterSpec) {
-    let field = "spec.services";
-    let Some(services) = &spec.services else {
-        let hint = "publish `APIServer`, `OAuthServer`, `Konnectivity` and `Ignition`";
-        checker.problems.lint(field, "the API requires it; it is not used here", hint);
-        return;
-    };
-    if services.len() < 4 {
-        let count = services.len();
-        let message =
-            format!("Invalid value: {count}: {field} in body should have at least 4 items");
-        checker.problems.error(field, message);
-    }
-    let by_route = |name: &str| {
-        let mut named = services.iter().filter(|service| service.service.as_deref() == Some(name));
-        named.all(|service| {
-            let strategy = service.strategy.as_ref();
-            strategy.and_then(|strategy| strategy.strategy_type.as_deref()) == Some("Route")
-        })
-    };
-    let message = "Azure managed platform (ARO HCP) requires OAuthServer to use Route";
-    checker.rule(field, by_route("OAuthServer"), message);
-    for name in ["Konnectivity", "Ignition"] {
-        let message =
-            format!("Azure platform requires {name} Route service with a hostname to be defined");
-        checker.rule(field, by_route(name), &message);
-    }
+fn is_https(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| url.scheme() == "https")
 }
 
 /// The Azure platform of a cluster that is not on another one.
 fn managed_azure(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<AzurePlatform> {
-    let platform = spec.platform.clone().unwrap_or_default();
-    if platform.platform_type.as_deref().is_none_or(str::is_empty) {
+    let platform = spec.platform.as_ref()?;
+    if platform.platform_type.as_deref() == Some("") {
         checker.problems.error("spec.platform.type", "Required value");
-        platform.azure.as_ref()?;
     }
-    let Some(azure) = platform.azure else {
-        checker.problems.error("spec.platform.azure", "Required value");
-        return None;
-    };
-    Some(azure)
+    checker.required(AZURE, platform.azure.clone())
 }
 
 fn health_probe(wire: &HostedCluster) -> BTreeMap<&'static str, String> {

@@ -1,20 +1,17 @@
-//! `azureAuthenticationConfig`: the union, the vault and the identities of the control plane.
+//! `azureAuthenticationConfig` of managed Azure: the vault and the identities.
 
 use std::collections::BTreeMap;
 
 use lanyard_api::hosted_cluster::{
-    AzureAuthentication, AzurePlatform, ControlPlaneIdentities,
-    DataPlaneIdentities as WireDataPlane, HostedClusterSpec, ManagedIdentities,
+    AzurePlatform, ControlPlaneIdentities, DataPlaneIdentities as WireDataPlane, HostedClusterSpec,
 };
 use lanyard_vocabulary::component::FieldParent;
 use lanyard_vocabulary::{ClientId, Component};
 
+use super::checker::Checker;
 use super::identity::identity;
-use super::schema::Checker;
-use super::{IdentityVault, VaultTenant};
+use super::{AUTHENTICATION, IdentityVault, VaultTenant};
 use crate::hosted_cluster::{ControlPlaneIdentity, DataPlaneIdentities};
-
-const AUTHENTICATION: &str = "spec.platform.azure.azureAuthenticationConfig";
 
 /// Components that a cluster runs only while a capability of this name is on.
 const CAPABILITIES: [(Component, &str); 2] =
@@ -27,75 +24,30 @@ pub(super) struct Authentication {
     pub(super) data_plane: DataPlaneIdentities,
 }
 
+/// What is missing was said by the schema.
 pub(super) fn authentication(
     checker: &mut Checker,
     azure: &AzurePlatform,
     spec: &HostedClusterSpec,
 ) -> Option<Authentication> {
-    let config = checker.required(AUTHENTICATION, azure.authentication.as_ref())?;
-    let field = format!("{AUTHENTICATION}.azureAuthenticationConfigType");
-    let kind = checker.text(&field, config.authentication_type.as_ref(), 0..=255);
-    if let Some(kind) = kind {
-        checker.one_of(&field, kind, &["ManagedIdentities", "WorkloadIdentities"]);
-    }
-    union(checker, azure, config, kind);
-    managed(checker, config.managed_identities.as_ref()?, spec)
-}
-
-/// Both rules are always evaluated, so a wrong combination may break both.
-fn union(
-    checker: &mut Checker,
-    azure: &AzurePlatform,
-    config: &AzureAuthentication,
-    kind: Option<&str>,
-) {
-    checker.rule(
-        AUTHENTICATION,
-        (kind == Some("ManagedIdentities")) == config.managed_identities.is_some(),
-        "managedIdentities is required when azureAuthenticationConfigType is ManagedIdentities, and forbidden otherwise",
-    );
-    checker.rule(
-        AUTHENTICATION,
-        (kind == Some("WorkloadIdentities")) == config.workload_identities.is_some(),
-        "workloadIdentities is required when azureAuthenticationConfigType is WorkloadIdentities, and forbidden otherwise",
-    );
-    let private = azure.private.as_ref().and_then(|private| private.private_type.as_deref());
-    let operator =
-        config.workload_identities.as_ref().is_some_and(|w| w.contains_key("controlPlaneOperator"));
-    checker.rule(
-        "spec.platform.azure",
-        private != Some("PrivateLink") || kind != Some("WorkloadIdentities") || operator,
-        "workloadIdentities.controlPlaneOperator is required when Private Link is configured with WorkloadIdentities authentication",
-    );
-}
-
-fn managed(
-    checker: &mut Checker,
-    managed: &ManagedIdentities,
-    spec: &HostedClusterSpec,
-) -> Option<Authentication> {
-    let parent = FieldParent::ControlPlane.path();
-    let control_plane = checker.required(parent, managed.control_plane.as_ref());
+    let managed = azure.authentication.as_ref()?.managed_identities.as_ref()?;
+    let control_plane = managed.control_plane.as_ref();
     let vault = control_plane.and_then(|control_plane| vault(checker, control_plane));
     let identities = control_plane.map(|control_plane| {
         let disabled = spec.capabilities.as_ref().and_then(|c| c.disabled.clone());
         identities(checker, control_plane, &disabled.unwrap_or_default())
     });
-    let field = format!("{AUTHENTICATION}.managedIdentities.dataPlane");
-    let data_plane = checker
-        .required(&field, managed.data_plane.as_ref())
-        .map(|wire| data_plane(checker, &field, wire));
+    let data_plane = managed.data_plane.as_ref().map(|wire| data_plane(checker, wire));
     Some(Authentication { vault: vault?, identities: identities?, data_plane: data_plane? })
 }
 
 fn vault(checker: &mut Checker, control_plane: &ControlPlaneIdentities) -> Option<IdentityVault> {
     let field = format!("{}.managedIdentitiesKeyVault", FieldParent::ControlPlane.path());
-    let wire = checker.required(&field, control_plane.key_vault.as_ref())?;
+    let wire = control_plane.key_vault.as_ref()?;
     let name_field = format!("{field}.name");
-    let name = checker.text(&name_field, wire.name.as_ref(), 0..=255);
-    let name = name.and_then(|text| checker.parsed(&name_field, text));
+    let name = wire.name.as_ref().and_then(|text| checker.parsed(&name_field, text));
     let tenant_field = format!("{field}.tenantID");
-    let tenant = checker.text(&tenant_field, wire.tenant_id.as_ref(), 0..=255).and_then(|text| {
+    let tenant = wire.tenant_id.as_ref().and_then(|text| {
         let tenant = checker.parsed(&tenant_field, text)?;
         checker.expect_uuid(&tenant_field, text);
         Some(VaultTenant(tenant))
@@ -103,7 +55,7 @@ fn vault(checker: &mut Checker, control_plane: &ControlPlaneIdentities) -> Optio
     Some(IdentityVault { name: name?, tenant: tenant? })
 }
 
-/// Checks the identity of every component, and keeps those of the components that run.
+/// Reads the identity of every component, and keeps those of the components that run.
 fn identities(
     checker: &mut Checker,
     control_plane: &ControlPlaneIdentities,
@@ -117,14 +69,12 @@ fn identities(
         let runs = capability.is_none_or(|name| !disabled.iter().any(|off| off == name));
         let field = component.field_path();
         let Some(wire) = control_plane.identities.get(&component) else {
-            match capability {
-                _ if !component.facts().optional => checker.problems.error(field, "Required value"),
-                Some(name) if runs => checker.problems.lint(
+            if let Some(name) = capability.filter(|_| runs && component.facts().optional) {
+                checker.problems.lint(
                     field,
                     format!("the capability `{name}` is on and has no identity, so its component gets no credential"),
                     format!("give the identity, or add `{name}` to spec.capabilities.disabled"),
-                ),
-                _ => {}
+                );
             }
             continue;
         };
@@ -135,11 +85,10 @@ fn identities(
     kept
 }
 
-fn data_plane(checker: &mut Checker, field: &str, wire: &WireDataPlane) -> DataPlaneIdentities {
+fn data_plane(checker: &mut Checker, wire: &WireDataPlane) -> DataPlaneIdentities {
     let mut read = |name: &str, value: Option<&String>| -> Option<ClientId> {
-        let field = format!("{field}.{name}");
-        let text = checker.text(&field, value, 0..=255)?;
-        checker.expect_uuid(&field, text);
+        let text = value?;
+        checker.expect_uuid(&format!("{AUTHENTICATION}.managedIdentities.dataPlane.{name}"), text);
         text.parse().ok()
     };
     DataPlaneIdentities {

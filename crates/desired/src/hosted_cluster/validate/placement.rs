@@ -1,21 +1,19 @@
-//! `spec.platform.azure` without the identities.
+//! `spec.platform.azure` without the identities: the ids that it names, and where they belong
+//! together.
 
 use std::collections::BTreeMap;
 
 use lanyard_api::HostedCluster;
-use lanyard_api::hosted_cluster::{AzurePlatform, AzurePrivate, RegistryCredentials};
+use lanyard_api::hosted_cluster::AzurePlatform;
 use lanyard_vocabulary::{ArmResourceId, Cloud};
 
-use super::schema::{Checker, is_dns_label, is_uuid};
-use super::{ClusterTenant, DEFAULT_RESOURCE_GROUP, HealthProbe};
+use super::checker::{Checker, is_uuid};
+use super::schema::{cloud_of, misnamed_parts, resource_group_of};
+use super::{ClusterTenant, HealthProbe, path};
 use crate::hosted_cluster::AzurePlacement;
 
-mod subnet;
-
-const AZURE: &str = "spec.platform.azure";
-const RESOURCE_GROUP_PATTERN: &str = r"^[a-zA-Z0-9_()\-\.]{1,89}[a-zA-Z0-9_()\-]$";
-
-/// Checks everything before it answers, so that no problem hides another.
+/// Reads everything before it answers, so that no problem hides another. What is missing was said by
+/// the schema.
 pub(super) fn placement(
     checker: &mut Checker,
     azure: &AzurePlatform,
@@ -25,7 +23,7 @@ pub(super) fn placement(
     let location = location(checker, azure);
     let resource_group = resource_group(checker, azure);
     let vnet = network_id(checker, "vnetID", azure.vnet_id.as_ref(), "virtualNetworks");
-    let subnet = subnet::subnet(checker, azure.subnet_id.as_ref());
+    let subnet = subnet(checker, azure);
     let subscription = identifier(checker, "subscriptionID", azure.subscription_id.as_ref());
     let security_group = network_id(
         checker,
@@ -34,15 +32,14 @@ pub(super) fn placement(
         "networkSecurityGroups",
     );
     let tenant = identifier(checker, "tenantID", azure.tenant_id.as_ref()).map(ClusterTenant);
-    topology(checker, azure);
-    let registry_identity = registry_identity(checker, azure);
+    let registry_identity = registry_identity(azure);
     let health_probe = health_probe(checker, &annotations);
     let placement = AzurePlacement {
         cloud: cloud?,
         location: location?,
         tenant: tenant?,
         subscription: subscription?,
-        resource_group: resource_group?,
+        resource_group,
         vnet: vnet?,
         subnet: subnet?,
         security_group: security_group?,
@@ -53,15 +50,9 @@ pub(super) fn placement(
     Some(placement)
 }
 
-fn path(field: &str) -> String {
-    format!("{AZURE}.{field}")
-}
-
 fn cloud(checker: &mut Checker, azure: &AzurePlatform) -> Option<Cloud> {
-    let text = azure.cloud.as_deref().unwrap_or(Cloud::default().name());
     let field = path("cloud");
-    checker.one_of(&field, text, &Cloud::ALL.map(Cloud::name)).then_some(())?;
-    let cloud: Cloud = checker.parsed(&field, text)?;
+    let cloud: Cloud = checker.parsed(&field, cloud_of(azure))?;
     if cloud.cluster_identity_type().is_none() {
         checker.problems.lint(
             field,
@@ -81,7 +72,7 @@ fn cloud(checker: &mut Checker, azure: &AzurePlatform) -> Option<Cloud> {
 
 fn location(checker: &mut Checker, azure: &AzurePlatform) -> Option<String> {
     let field = path("location");
-    let text = checker.text(&field, azure.location.as_ref(), 0..=255)?;
+    let text = azure.location.as_ref()?;
     let short = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if text.is_empty() || !text.chars().all(short) {
         let name: String = text.to_lowercase().chars().filter(|c| !c.is_whitespace()).collect();
@@ -94,11 +85,10 @@ fn location(checker: &mut Checker, azure: &AzurePlatform) -> Option<String> {
             ),
         );
     }
-    Some(text.to_owned())
+    Some(text.clone())
 }
 
-fn resource_group(checker: &mut Checker, azure: &AzurePlatform) -> Option<String> {
-    let field = path("resourceGroup");
+fn resource_group(checker: &mut Checker, azure: &AzurePlatform) -> String {
     if azure.resource_group.is_none() && azure.unknown.contains_key("resourceGroupName") {
         checker.problems.lint(
             path("resourceGroupName"),
@@ -106,16 +96,26 @@ fn resource_group(checker: &mut Checker, azure: &AzurePlatform) -> Option<String
             "rename it to `resourceGroup`",
         );
     }
-    let text = azure.resource_group.as_deref().unwrap_or(DEFAULT_RESOURCE_GROUP);
-    let fits = checker.at_most(&field, text, 90);
-    let matches = is_resource_group(text);
-    let matches = checker.pattern(&field, text, RESOURCE_GROUP_PATTERN, matches);
-    (fits && matches).then(|| text.to_owned())
+    resource_group_of(azure).to_owned()
 }
 
-fn is_resource_group(text: &str) -> bool {
-    let valid = |c: char| c.is_ascii_alphanumeric() || "_()-.".contains(c);
-    (2..=90).contains(&text.len()) && text.chars().all(valid) && !text.ends_with('.')
+/// The schema's patterns are not anchored, so they take nearly everything.
+fn subnet(checker: &mut Checker, azure: &AzurePlatform) -> Option<ArmResourceId> {
+    let field = path("subnetID");
+    let text = azure.subnet_id.as_ref()?;
+    let id: ArmResourceId = checker.parsed(&field, text)?;
+    if checker.is_broken(&field) {
+        return None;
+    }
+    for (part, what) in misnamed_parts(text) {
+        checker.problems.lint(
+            &*field,
+            format!("`{part}` is not the name of a {what}; the API takes it, and Azure will not"),
+            "copy the id from `az network vnet subnet show`",
+        );
+    }
+    checker.expect_uuid(&field, id.subscription());
+    Some(id)
 }
 
 /// An id of `Microsoft.Network/<kind>`. The schema checks its length alone, and a text that is no
@@ -127,7 +127,7 @@ fn network_id(
     kind: &str,
 ) -> Option<ArmResourceId> {
     let field = path(name);
-    let text = checker.text(&field, value, 0..=255)?;
+    let text = value?;
     let id: ArmResourceId = checker.parsed(&field, text)?;
     let expected = format!("Microsoft.Network/{kind}");
     let is_kind = id.resource_type().is_some_and(|found| found.eq_ignore_ascii_case(&expected));
@@ -154,121 +154,17 @@ fn identifier<T: std::str::FromStr<Err: std::fmt::Display>>(
     value: Option<&String>,
 ) -> Option<T> {
     let field = path(name);
-    let text = checker.text(&field, value, 0..=255)?;
+    let text = value?;
     let parsed = checker.parsed(&field, text)?;
     checker.expect_uuid(&field, text);
     Some(parsed)
 }
 
-/// The union of `topology` and `private`.
-fn topology(checker: &mut Checker, azure: &AzurePlatform) {
-    let topology = azure.topology.as_deref();
-    if let Some(topology) = topology {
-        let known = ["Public", "PublicAndPrivate", "Private"];
-        checker.one_of(&path("topology"), topology, &known);
-    }
-    let wants_private = matches!(topology, Some("Private" | "PublicAndPrivate"));
-    checker.rule(
-        AZURE,
-        wants_private == azure.private.is_some(),
-        "private is required when topology is Private or PublicAndPrivate, and forbidden otherwise",
-    );
-    if let Some(private) = &azure.private {
-        private_union(checker, private);
-    }
-}
-
-fn private_union(checker: &mut Checker, private: &AzurePrivate) {
-    let field = path("private");
-    let kind_field = format!("{field}.type");
-    let kind = checker.text(&kind_field, private.private_type.as_ref(), 0..=255);
-    if let Some(kind) = kind {
-        checker.one_of(&kind_field, kind, &["PrivateLink", "Swift"]);
-    }
-    checker.rule(
-        &field,
-        (kind == Some("PrivateLink")) == private.private_link.is_some(),
-        "privateLink is required when type is PrivateLink, and forbidden otherwise",
-    );
-    checker.rule(
-        &field,
-        (kind == Some("Swift")) == private.swift.is_some(),
-        "swift is required when type is Swift, and forbidden otherwise",
-    );
-    if let Some(link) = &private.private_link {
-        let field = format!("{field}.privateLink");
-        if link.nat_subnet_id.is_some() {
-            subnet::check(checker, &format!("{field}.natSubnetID"), link.nat_subnet_id.as_ref());
-        }
-        let allowed = link.additional_allowed_subscriptions.as_deref();
-        subscriptions(checker, &format!("{field}.additionalAllowedSubscriptions"), allowed);
-        if link.nat_subnet_id.is_none() && allowed.is_none() {
-            checker.problems.error(
-                &*field,
-                format!("Invalid value: 0: {field} in body should have at least 1 properties"),
-            );
-        }
-    }
-    if let Some(swift) = &private.swift {
-        let field = format!("{field}.swift.podNetworkInstance");
-        if let Some(text) = checker.text(&field, swift.pod_network_instance.as_ref(), 1..=63) {
-            let message = "podNetworkInstance must be a valid DNS label: lower case letters, digits and '-', and must start and end with a letter or digit";
-            checker.rule(&field, is_dns_label(text), message);
-        }
-    }
-}
-
-fn subscriptions(checker: &mut Checker, field: &str, allowed: Option<&[String]>) {
-    let Some(allowed) = allowed else { return };
-    if !(1..=50).contains(&allowed.len()) {
-        let message = format!("Invalid value: {}: it must have 1 to 50 items", allowed.len());
-        checker.problems.error(field, message);
-    }
-    for (index, subscription) in allowed.iter().enumerate() {
-        let field = format!("{field}[{index}]");
-        if !is_uuid(subscription) {
-            checker
-                .problems
-                .error(&*field, format!("Invalid value: \"{subscription}\": it must be a UUID"));
-        }
-        if allowed[..index].contains(subscription) {
-            checker.problems.error(&*field, format!("Duplicate value: \"{subscription}\""));
-        }
-    }
-}
-
 /// The identity that pulls images; it ends in the workers' cloud configuration and nowhere else.
-fn registry_identity(checker: &mut Checker, azure: &AzurePlatform) -> Option<ArmResourceId> {
-    let registry = azure.container_registry.as_ref()?;
-    let field = path("containerRegistry.credentials");
-    let credentials: &RegistryCredentials =
-        checker.required(&field, registry.credentials.as_ref())?;
-    let kind_field = format!("{field}.type");
-    let kind = checker.text(&kind_field, credentials.credentials_type.as_ref(), 0..=255);
-    if let Some(kind) = kind {
-        checker.one_of(&kind_field, kind, &["ManagedIdentity"]);
-    }
-    checker.rule(
-        &field,
-        (kind == Some("ManagedIdentity")) == credentials.managed_identity.is_some(),
-        "managedIdentity is required when type is ManagedIdentity, and forbidden otherwise",
-    );
-    let field = format!("{field}.managedIdentity.resourceID");
-    let identity = credentials.managed_identity.as_ref()?;
-    let text = checker.required(&field, identity.resource_id.as_ref())?;
-    // The rule is evaluated whatever the length says, and its message is the one that helps.
-    checker.text(&field, Some(text), 131..=345);
-    let id = text.parse::<ArmResourceId>().ok().filter(|id| {
-        let kind = "Microsoft.ManagedIdentity/userAssignedIdentities";
-        id.resource_group().is_some()
-            && id.resource_type().is_some_and(|found| found.eq_ignore_ascii_case(kind))
-    });
-    checker.rule(
-        &field,
-        id.is_some(),
-        "must be a user-assigned managed identity ARM resource ID in the format /subscriptions/{subscriptionID}/resourceGroups/{resourceGroupName}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{identityName}",
-    );
-    id
+/// What the schema takes here is an id.
+fn registry_identity(azure: &AzurePlatform) -> Option<ArmResourceId> {
+    let credentials = azure.container_registry.as_ref()?.credentials.as_ref()?;
+    credentials.managed_identity.as_ref()?.resource_id.as_ref()?.parse().ok()
 }
 
 fn health_probe(

@@ -4,8 +4,8 @@ use super::*;
 use crate::fixture::{AZURE, CONTROL_PLANE, KMS, changed, example, wire};
 use crate::problem::{Problem, Severity};
 
-mod schema;
 mod update;
+mod usable;
 
 fn at(base: &str, rest: &str) -> String {
     format!("{base}/{rest}")
@@ -70,13 +70,7 @@ fn an_empty_document_lacks_everything_and_says_what() {
     let fields: Vec<_> = found.iter().map(|problem| problem.field.as_str()).collect();
     assert_eq!(
         fields,
-        [
-            "metadata.name",
-            "metadata.namespace",
-            "spec.infraID",
-            "spec.services",
-            "spec.platform.type"
-        ]
+        ["spec.platform", "spec.services", "metadata.name", "metadata.namespace", "spec.infraID"]
     );
     let found = problems(&[(AZURE.to_owned(), Value::Null)]);
     assert_eq!(found[0].field, "spec.platform.azure");
@@ -100,6 +94,7 @@ fn what_the_schema_lacks_is_a_lint() {
     let subscription = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups";
     let network = "providers/Microsoft.Network";
     let cases: [(String, Value, &str); 12] = [
+        ("/spec/issuerURL".to_owned(), json!("http://issuer.example"), "spec.issuerURL"),
         (
             at(AZURE, "subscriptionID"),
             json!("my-subscription"),
@@ -145,7 +140,6 @@ fn what_the_schema_lacks_is_a_lint() {
             example().pointer(&at(KMS, "activeKey")).cloned().unwrap(),
             "spec.secretEncryption.kms.azure.backupKey",
         ),
-        ("/spec/services".to_owned(), Value::Null, "spec.services"),
     ];
     for (pointer, value, expected) in cases {
         let found = lints(&[(pointer.clone(), value)]);
@@ -255,7 +249,8 @@ fn encryption_without_a_managed_identity_makes_no_component() {
     let mut workload = example();
     let kms = workload.pointer_mut(KMS).unwrap().as_object_mut().unwrap();
     kms.remove("kms");
-    kms.insert("workloadIdentity".to_owned(), json!({"clientID": "x"}));
+    let identity = json!({"clientID": "e5c80f17-4a6b-4d93-b2f1-96d3a7e05c28"});
+    kms.insert("workloadIdentity".to_owned(), identity);
     let validated = validate(&wire(workload)).unwrap();
     assert_eq!(validated.hosted_cluster.identities.len(), 8);
     assert_eq!(validated.lints.iter().count(), 1);

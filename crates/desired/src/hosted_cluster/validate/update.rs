@@ -1,17 +1,19 @@
 //! The rules about change: what the API server refuses when a HostedCluster is replaced.
 
 use lanyard_api::HostedCluster;
+use lanyard_api::definitions::{DEFAULT_ISSUER_URL, message};
 use lanyard_api::hosted_cluster::{AzureKms, AzurePlatform, AzurePrivate, HostedClusterSpec};
 
-use super::schema::Checker;
-use super::{DEFAULT_ISSUER, DEFAULT_RESOURCE_GROUP};
+use super::checker::Checker;
+use super::schema::resource_group_of;
+use super::{AUTHENTICATION, AZURE, path};
 use crate::problem::Problems;
 
-const AZURE: &str = "spec.platform.azure";
 const KMS: &str = "spec.secretEncryption.kms.azure";
 
-/// Checks the change from `old` to `new`, and only the change: [`super::validate`] checks `new`.
-/// Defaults are filled in on both sides before they are compared.
+/// Checks the change from `old` to `new`, and only the change: [`super::validate_schema`] checks
+/// `new`. Defaults are filled in on both sides before they are compared. A field that only one of
+/// them has did not change, unless a rule about its presence says otherwise.
 pub fn validate_update(old: &HostedCluster, new: &HostedCluster) -> Problems {
     let mut checker = Checker::default();
     let (old, new) = (old.spec.clone().unwrap_or_default(), new.spec.clone().unwrap_or_default());
@@ -22,7 +24,7 @@ pub fn validate_update(old: &HostedCluster, new: &HostedCluster) -> Problems {
     checker.rule(
         "spec",
         old.secret_encryption.is_none() || new.secret_encryption.is_some(),
-        "secretEncryption cannot be removed once configured",
+        message::ENCRYPTION_REMOVED,
     );
     if let (Some(old), Some(new)) = (kms(&old), kms(&new)) {
         encryption(&mut checker, old, new);
@@ -39,49 +41,51 @@ fn kms(spec: &HostedClusterSpec) -> Option<&AzureKms> {
 }
 
 fn cluster(checker: &mut Checker, old: &HostedClusterSpec, new: &HostedClusterSpec) {
-    for (name, old, new) in
-        [("clusterID", &old.cluster_id, &new.cluster_id), ("infraID", &old.infra_id, &new.infra_id)]
-    {
-        let was = old.as_deref().unwrap_or_default();
-        let unset = was.is_empty() || new.is_none();
-        let message = format!("{name} is immutable");
-        checker.rule(&format!("spec.{name}"), unset || new == old, &message);
+    let ids = [
+        ("spec.infraID", &old.infra_id, &new.infra_id, message::INFRA_ID_IMMUTABLE),
+        ("spec.clusterID", &old.cluster_id, &new.cluster_id, message::CLUSTER_ID_IMMUTABLE),
+    ];
+    for (field, old, new, message) in ids {
+        let was_empty = old.as_deref() == Some("");
+        checker.rule(field, was_empty || is_same(old.as_ref(), new.as_ref()), message);
     }
     let issuer = |spec: &HostedClusterSpec| {
-        spec.issuer_url.clone().unwrap_or_else(|| DEFAULT_ISSUER.to_owned())
+        spec.issuer_url.clone().unwrap_or_else(|| DEFAULT_ISSUER_URL.to_owned())
     };
-    checker.rule("spec.issuerURL", issuer(old) == issuer(new), "issuerURL is immutable");
-    checker.rule(
-        "spec",
-        old.services == new.services,
-        "Services is immutable. Changes might result in unpredictable and disruptive behavior.",
-    );
+    let same = issuer(old) == issuer(new);
+    checker.rule("spec.issuerURL", same, message::ISSUER_URL_IMMUTABLE);
+    let platform = new.platform.as_ref().and_then(|platform| platform.platform_type.as_deref());
+    let holds = platform == Some("IBMCloud") || old.services == new.services;
+    checker.rule("spec", holds, message::SERVICES_IMMUTABLE);
+}
+
+/// Whether a value that is there before and after is the same.
+fn is_same<T: PartialEq>(old: Option<T>, new: Option<T>) -> bool {
+    old.is_none() || new.is_none() || old == new
 }
 
 fn platform(checker: &mut Checker, old: &AzurePlatform, new: &AzurePlatform) {
-    let group = |azure: &AzurePlatform| {
-        Some(azure.resource_group.clone().unwrap_or_else(|| DEFAULT_RESOURCE_GROUP.to_owned()))
-    };
+    let same_group = resource_group_of(old) == resource_group_of(new);
+    checker.rule(&path("resourceGroup"), same_group, message::RESOURCE_GROUP_IMMUTABLE);
     let immutable = [
-        ("location", "Location", old.location.clone(), new.location.clone()),
-        ("resourceGroup", "ResourceGroupName", group(old), group(new)),
-        ("vnetID", "VnetID", old.vnet_id.clone(), new.vnet_id.clone()),
-        ("subnetID", "SubnetID", old.subnet_id.clone(), new.subnet_id.clone()),
+        ("location", &old.location, &new.location, message::LOCATION_IMMUTABLE),
+        ("vnetID", &old.vnet_id, &new.vnet_id, message::VNET_IMMUTABLE),
+        ("subnetID", &old.subnet_id, &new.subnet_id, message::SUBNET_IMMUTABLE),
         (
             "subscriptionID",
-            "SubscriptionID",
-            old.subscription_id.clone(),
-            new.subscription_id.clone(),
+            &old.subscription_id,
+            &new.subscription_id,
+            message::SUBSCRIPTION_IMMUTABLE,
         ),
         (
             "securityGroupID",
-            "SecurityGroupID",
-            old.security_group_id.clone(),
-            new.security_group_id.clone(),
+            &old.security_group_id,
+            &new.security_group_id,
+            message::SECURITY_GROUP_IMMUTABLE,
         ),
     ];
-    for (field, name, old, new) in immutable {
-        checker.rule(&format!("{AZURE}.{field}"), old == new, &format!("{name} is immutable"));
+    for (field, old, new, message) in immutable {
+        checker.rule(&path(field), is_same(old.as_ref(), new.as_ref()), message);
     }
     topology(checker, old, new);
     let kind = |azure: &AzurePlatform| {
@@ -89,7 +93,7 @@ fn platform(checker: &mut Checker, old: &AzurePlatform, new: &AzurePlatform) {
     };
     if kind(old) != kind(new) {
         checker.problems.lint(
-            format!("{AZURE}.azureAuthenticationConfig.azureAuthenticationConfigType"),
+            format!("{AUTHENTICATION}.azureAuthenticationConfigType"),
             "the API lets the kind of identities change, and a running cluster does not survive it",
             "make a new cluster for the other kind",
         );
@@ -97,22 +101,14 @@ fn platform(checker: &mut Checker, old: &AzurePlatform, new: &AzurePlatform) {
 }
 
 fn topology(checker: &mut Checker, old: &AzurePlatform, new: &AzurePlatform) {
-    checker.rule(
-        AZURE,
-        old.private.is_some() == new.private.is_some(),
-        "private cannot be added or removed after cluster creation",
-    );
+    checker.rule(AZURE, old.private.is_some() == new.private.is_some(), message::PRIVATE_PRESENCE);
     checker.rule(
         AZURE,
         old.topology.is_none() || new.topology.is_some(),
-        "topology cannot be removed once set",
+        message::TOPOLOGY_REMOVED,
     );
     if let (Some(old), Some(new)) = (&old.topology, &new.topology) {
-        checker.rule(
-            AZURE,
-            (old == "Public") == (new == "Public"),
-            "transitions between Public and non-Public topology are not supported",
-        );
+        checker.rule(AZURE, (old == "Public") == (new == "Public"), message::TOPOLOGY_TRANSITION);
     }
     if let (Some(old), Some(new)) = (&old.private, &new.private) {
         private(checker, old, new);
@@ -120,20 +116,16 @@ fn topology(checker: &mut Checker, old: &AzurePlatform, new: &AzurePlatform) {
 }
 
 fn private(checker: &mut Checker, old: &AzurePrivate, new: &AzurePrivate) {
-    let field = format!("{AZURE}.private");
-    let same = old.private_type == new.private_type;
-    checker.rule(&format!("{field}.type"), same, "type is immutable");
+    let field = path("private");
+    let same = is_same(old.private_type.as_ref(), new.private_type.as_ref());
+    checker.rule(&format!("{field}.type"), same, message::PRIVATE_TYPE_IMMUTABLE);
     let subnet = |private: &AzurePrivate| private.private_link.as_ref()?.nat_subnet_id.clone();
-    checker.rule(
-        &format!("{field}.privateLink"),
-        subnet(old).is_none() || subnet(old) == subnet(new),
-        "natSubnetID is immutable once set",
-    );
+    let same = is_same(subnet(old), subnet(new));
+    checker.rule(&format!("{field}.privateLink.natSubnetID"), same, message::NAT_SUBNET_IMMUTABLE);
     let network = |private: &AzurePrivate| private.swift.as_ref()?.pod_network_instance.clone();
-    if let (Some(old), Some(new)) = (network(old), network(new)) {
-        let field = format!("{field}.swift.podNetworkInstance");
-        checker.rule(&field, old == new, "podNetworkInstance is immutable");
-    }
+    let same = is_same(network(old), network(new));
+    let field = format!("{field}.swift.podNetworkInstance");
+    checker.rule(&field, same, message::POD_NETWORK_IMMUTABLE);
 }
 
 fn encryption(checker: &mut Checker, old: &AzureKms, new: &AzureKms) {
@@ -141,8 +133,8 @@ fn encryption(checker: &mut Checker, old: &AzureKms, new: &AzureKms) {
         KMS,
         old.kms.is_some() == new.kms.is_some()
             && old.workload_identity.is_some() == new.workload_identity.is_some(),
-        "the KMS authentication mode is immutable once set",
+        message::KMS_MODE_IMMUTABLE,
     );
     let kind = |kms: &AzureKms| kms.key_vault_type.clone().unwrap_or_else(|| "KeyVault".to_owned());
-    checker.rule(KMS, kind(old) == kind(new), "keyVaultType is immutable");
+    checker.rule(KMS, kind(old) == kind(new), message::KEY_VAULT_TYPE_IMMUTABLE);
 }

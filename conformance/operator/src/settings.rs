@@ -1,0 +1,100 @@
+//! What the program is told, and what it makes ready before the first case.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Parser;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use lanyard_cluster::{ControlPlane, ControlPlaneError, ControlPlaneOptions};
+use lanyard_desired::cases::{CasesError, SchemaCase, parse_cases};
+use serde_json::Value;
+use thiserror::Error;
+use tokio::runtime::Runtime;
+
+use crate::suite::Stage;
+use crate::suite::world::{WorldError, client, install};
+
+/// Judge the operator and its kinds.
+#[derive(Debug, Parser)]
+#[command(name = "lanyard-conformance-operator")]
+pub(crate) struct Arguments {
+    /// Run only the cases whose names contain this
+    pub(crate) filter: Option<String>,
+    /// The program etcd
+    #[arg(long)]
+    etcd: PathBuf,
+    /// The program kube-apiserver
+    #[arg(long)]
+    kube_apiserver: PathBuf,
+    /// The directory of the custom resource definitions
+    #[arg(long, value_name = "DIR")]
+    definitions: PathBuf,
+    /// The file of accepted and rejected HostedClusters
+    #[arg(long, value_name = "FILE")]
+    cases: PathBuf,
+    /// The example of a HostedCluster
+    #[arg(long, value_name = "FILE")]
+    hosted_cluster: PathBuf,
+}
+
+/// The suite cannot run.
+#[derive(Debug, Error)]
+pub(crate) enum SetupError {
+    #[error("could not read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("{} is not YAML that can be read", path.display())]
+    Yaml {
+        path: PathBuf,
+        #[source]
+        source: Box<serde_saphyr::Error>,
+    },
+    #[error("the cases are not usable")]
+    Cases(#[from] CasesError),
+    #[error("the runtime could not be started")]
+    Runtime(#[source] std::io::Error),
+    #[error("there is no API server")]
+    ControlPlane(#[from] ControlPlaneError),
+    #[error("the definitions could not be installed")]
+    Install(#[from] WorldError),
+}
+
+/// Starts the control plane and installs the definitions in it.
+pub(crate) fn prepare(arguments: &Arguments) -> Result<Stage, SetupError> {
+    let cases = load_cases(&arguments.cases)?;
+    let definitions = load_definitions(&arguments.definitions)?;
+    let example: Value = load_yaml(&arguments.hosted_cluster)?;
+    let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
+    let options =
+        ControlPlaneOptions::new(arguments.etcd.clone(), arguments.kube_apiserver.clone());
+    let plane = Arc::new(runtime.block_on(ControlPlane::start(options))?);
+    let client = runtime.block_on(async {
+        let client = client(&plane, ControlPlane::ADMINISTRATOR).await?;
+        install(&client, &definitions).await?;
+        Ok::<_, WorldError>(client)
+    })?;
+    Ok(Stage { plane, runtime, client, cases: Arc::new(cases), example: Arc::new(example) })
+}
+
+fn load_cases(path: &Path) -> Result<Vec<SchemaCase>, SetupError> {
+    Ok(parse_cases(&load_text(path)?)?)
+}
+
+fn load_definitions(directory: &Path) -> Result<Vec<CustomResourceDefinition>, SetupError> {
+    let failed = |source| SetupError::Read { path: directory.to_path_buf(), source };
+    let entries = fs::read_dir(directory).map_err(failed)?;
+    entries.map(|entry| load_yaml(&entry.map_err(failed)?.path())).collect()
+}
+
+fn load_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, SetupError> {
+    serde_saphyr::from_str(&load_text(path)?)
+        .map_err(|source| SetupError::Yaml { path: path.to_path_buf(), source: Box::new(source) })
+}
+
+fn load_text(path: &Path) -> Result<String, SetupError> {
+    fs::read_to_string(path).map_err(|source| SetupError::Read { path: path.to_path_buf(), source })
+}

@@ -1,0 +1,58 @@
+//! The cases, by subject. A new subject is a module with a function `trials`, and a row below.
+
+mod preservation;
+mod schema;
+pub(crate) mod world;
+
+use std::sync::Arc;
+
+use kube::Client;
+use lanyard_cluster::SharedControlPlane;
+use lanyard_desired::cases::SchemaCase;
+use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+use tokio::runtime::Runtime;
+
+use self::world::World;
+
+/// What the suite runs on. The kinds are served already.
+#[derive(Clone)]
+pub(crate) struct Stage {
+    pub(crate) plane: SharedControlPlane,
+    pub(crate) runtime: Arc<Runtime>,
+    /// The administrator.
+    pub(crate) client: Client,
+    /// The accepted and rejected HostedClusters.
+    pub(crate) cases: Arc<Vec<SchemaCase>>,
+    /// A complete HostedCluster.
+    pub(crate) example: Arc<Value>,
+}
+
+/// Every case of every subject.
+pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
+    let subjects: [fn(&Stage) -> Vec<Trial>; 2] = [schema::trials, preservation::trials];
+    subjects.iter().flat_map(|trials| trials(stage)).collect()
+}
+
+/// A trial in a namespace of its own.
+fn trial<F>(stage: &Stage, name: &str, run: F) -> Trial
+where
+    F: AsyncFnOnce(World) -> Result<(), Failed> + Send + 'static,
+{
+    let stage = stage.clone();
+    Trial::test(name, move || {
+        stage.runtime.block_on(async {
+            let world = World::make(&stage).await?;
+            run(world).await
+        })
+    })
+}
+
+/// Fails a trial unless two values are the same.
+fn expect_same<T: PartialEq + std::fmt::Debug>(what: &str, is: T, should: T) -> Result<(), Failed> {
+    if is == should {
+        Ok(())
+    } else {
+        Err(format!("{what}: expected {should:?}, found {is:?}").into())
+    }
+}

@@ -1,0 +1,202 @@
+//! The file of accepted and rejected hosted clusters, `conformance/cases/hosted_cluster.yaml`.
+//!
+//! Two judges read it: [`validate_schema`](crate::validate_schema) with
+//! [`validate_update`](crate::validate_update), and a real API server with the definitions of
+//! `lanyard_api::definitions`. The form of the file is told at its beginning.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+mod patch;
+#[cfg(test)]
+mod tests;
+
+pub use self::patch::PatchError;
+use self::patch::{Patch, with_each};
+
+/// A HostedCluster, perhaps a change of it, and what becomes of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchemaCase {
+    /// What the case says, in one sentence.
+    pub name: String,
+    /// The object. Where there is a change, it is accepted.
+    pub initial: Value,
+    /// The object after the change, if there is one.
+    pub updated: Option<Value>,
+    /// What both judges say of the last of the two.
+    pub verdict: Verdict,
+}
+
+/// What a judge says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing is wrong.
+    Accepted,
+    /// Something is wrong.
+    Rejected {
+        /// What the API server says, all of it among other things.
+        server: Vec<String>,
+        /// What we say, all of it among other things.
+        ours: Vec<String>,
+    },
+}
+
+/// The file is not as it should be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CasesError {
+    /// It is not YAML of the form that its beginning tells.
+    #[error("the file of cases cannot be read")]
+    Yaml(#[from] serde_saphyr::Error),
+    /// A case has another form.
+    #[error("a case of `{topic}` cannot be read")]
+    Case {
+        /// The topic.
+        topic: String,
+        /// Why.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A base is not there, or comes of itself.
+    #[error("`{user}` begins with the base `{base}`, which there is not")]
+    Base {
+        /// Who begins with it.
+        user: String,
+        /// Its name.
+        base: String,
+    },
+    /// A place is not there.
+    #[error("`{case}` cannot be made")]
+    Patch {
+        /// The case.
+        case: String,
+        /// Why.
+        #[source]
+        source: PatchError,
+    },
+    /// A case says neither that it is accepted nor with which words it is rejected, or both.
+    #[error("`{0}` needs either `accept: true` or `reject`")]
+    Verdict(String),
+    /// Two cases have one name.
+    #[error("two cases are called `{0}`")]
+    Twice(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    bases: BTreeMap<String, Base>,
+    topics: Vec<Topic>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Base {
+    from: Option<String>,
+    object: Option<Value>,
+    #[serde(default)]
+    change: Patch,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Topic {
+    #[serde(rename = "topic")]
+    subject: String,
+    base: String,
+    #[serde(default)]
+    at: String,
+    cases: Vec<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Case {
+    name: String,
+    base: Option<String>,
+    #[serde(default)]
+    accept: bool,
+    reject: Option<Value>,
+    #[serde(default)]
+    set: BTreeMap<String, Value>,
+    #[serde(default)]
+    remove: Vec<String>,
+    update: Option<Patch>,
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// When it has another form, when a change names a place that is not there, when a base is not
+/// there, and when two cases have one name.
+pub fn parse_cases(text: &str) -> Result<Vec<SchemaCase>, CasesError> {
+    let file: File = serde_saphyr::from_str(text)?;
+    let mut cases: Vec<SchemaCase> = Vec::new();
+    for topic in &file.topics {
+        for template in &topic.cases {
+            for value in with_each(template) {
+                cases.push(case(&file, topic, value)?);
+            }
+        }
+    }
+    let mut names = BTreeSet::new();
+    match cases.iter().find(|case| !names.insert(case.name.as_str())) {
+        Some(twice) => Err(CasesError::Twice(twice.name.clone())),
+        None => Ok(cases),
+    }
+}
+
+fn case(file: &File, topic: &Topic, value: Value) -> Result<SchemaCase, CasesError> {
+    let case: Case = serde_json::from_value(value)
+        .map_err(|source| CasesError::Case { topic: topic.subject.clone(), source })?;
+    let name = format!("{}: {}", topic.subject, case.name);
+    let failed = |source| CasesError::Patch { case: name.clone(), source };
+    let mut initial = base(file, &name, case.base.as_ref().unwrap_or(&topic.base), 0)?;
+    let patch = Patch { set: case.set, remove: case.remove };
+    patch.apply(&topic.at, &mut initial).map_err(failed)?;
+    let updated = match &case.update {
+        None => None,
+        Some(patch) => {
+            let mut updated = initial.clone();
+            patch.apply(&topic.at, &mut updated).map_err(failed)?;
+            Some(updated)
+        }
+    };
+    let verdict = verdict(case.accept, case.reject.as_ref())
+        .ok_or_else(|| CasesError::Verdict(name.clone()))?;
+    Ok(SchemaCase { name, initial, updated, verdict })
+}
+
+fn base(file: &File, user: &str, name: &str, depth: usize) -> Result<Value, CasesError> {
+    let missing = || CasesError::Base { user: user.to_owned(), base: name.to_owned() };
+    let found = file.bases.get(name).filter(|_| depth <= file.bases.len()).ok_or_else(missing)?;
+    let mut object = match (&found.from, &found.object) {
+        (Some(from), None) => base(file, name, from, depth + 1)?,
+        (None, Some(object)) => object.clone(),
+        _ => return Err(missing()),
+    };
+    let failed = |source| CasesError::Patch { case: name.to_owned(), source };
+    found.change.apply("", &mut object).map_err(failed)?;
+    Ok(object)
+}
+
+fn verdict(accept: bool, reject: Option<&Value>) -> Option<Verdict> {
+    let texts = |value: &Value| -> Option<Vec<String>> {
+        match value {
+            Value::String(text) => Some(vec![text.clone()]),
+            Value::Array(texts) => texts.iter().map(|it| it.as_str().map(str::to_owned)).collect(),
+            _ => None,
+        }
+    };
+    match reject {
+        None => accept.then_some(Verdict::Accepted),
+        Some(_) if accept => None,
+        Some(Value::Object(sides)) => Some(Verdict::Rejected {
+            server: texts(sides.get("server")?)?,
+            ours: texts(sides.get("ours")?)?,
+        }),
+        Some(both) => Some(Verdict::Rejected { server: texts(both)?, ours: texts(both)? }),
+    }
+}

@@ -1,0 +1,161 @@
+use lanyard_api::HostedCluster;
+use lanyard_api::definitions;
+
+use super::*;
+use crate::problem::{Problems, Severity};
+use crate::{validate_schema, validate_update};
+
+const FILE: &str = include_str!("../../../../conformance/cases/hosted_cluster.yaml");
+
+fn errors(problems: &Problems) -> Vec<String> {
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    errors.map(ToString::to_string).collect()
+}
+
+/// What our own validation says of a HostedCluster, or of a change to it.
+fn judge(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let read = |value: &Value| {
+        serde_json::from_value::<HostedCluster>(value.clone()).map_err(|error| error.to_string())
+    };
+    let new = match read(new) {
+        Ok(new) => new,
+        Err(error) => return vec![error],
+    };
+    let mut found = errors(&validate_schema(&new));
+    if let Some(Ok(old)) = old.map(read) {
+        found.extend(errors(&validate_update(&old, &new)));
+    }
+    found
+}
+
+fn complaint(case: &SchemaCase) -> Option<String> {
+    let found = match &case.updated {
+        None => judge(None, &case.initial),
+        Some(updated) => {
+            let before = judge(None, &case.initial);
+            if !before.is_empty() {
+                return Some(format!("refused before the update: {before:?}"));
+            }
+            judge(Some(&case.initial), updated)
+        }
+    };
+    match &case.verdict {
+        Verdict::Accepted if found.is_empty() => None,
+        Verdict::Accepted => Some(format!("refused: {found:?}")),
+        Verdict::Rejected { ours, .. } => {
+            let unsaid = |text: &&String| !found.iter().any(|it| it.contains(text.as_str()));
+            let unsaid: Vec<_> = ours.iter().filter(unsaid).collect();
+            (!unsaid.is_empty()).then(|| format!("not said: {unsaid:?}, but {found:?}"))
+        }
+    }
+}
+
+#[test]
+fn our_validation_says_what_every_case_says() {
+    let cases = parse_cases(FILE).unwrap();
+    let complaints: Vec<_> = cases
+        .iter()
+        .filter_map(|case| Some(format!("{}: {}", case.name, complaint(case)?)))
+        .collect();
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+    let accepted = cases.iter().filter(|case| case.verdict == Verdict::Accepted).count();
+    assert!(cases.len() >= 120 && accepted >= 40, "{accepted} of {} are accepted", cases.len());
+}
+
+/// The words with which a schema is broken, one for each of its rules.
+fn words_of_rules(schema: &Value, path: &str, words: &mut Vec<String>) {
+    let number = |key: &str| schema[key].as_u64();
+    for name in schema["required"].as_array().into_iter().flatten() {
+        words.push(format!("{path}.{}: Required value", name.as_str().unwrap()));
+    }
+    if schema["enum"].is_array() {
+        words.push(format!("{path}: Unsupported value"));
+    }
+    if number("maxLength").is_some() {
+        words.push(format!("{path}: Too long"));
+    }
+    if let Some(least) = number("minLength") {
+        words.push(format!("{path} in body should be at least {least} chars long"));
+    }
+    if schema["pattern"].is_string() {
+        words.push(format!("{path} in body should match"));
+    }
+    if let Some(least) = number("minItems") {
+        words.push(format!("{path} in body should have at least {least} items"));
+    }
+    if number("maxItems").is_some() {
+        words.push(format!("{path}: Too many"));
+    }
+    if number("minProperties").is_some() {
+        words.push(format!("{path} in body should have at least"));
+    }
+    if schema["x-kubernetes-list-type"] == "set" {
+        words.push(format!("{path}[1]: Duplicate value"));
+    }
+    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        words.push(rule["message"].as_str().unwrap().to_owned());
+    }
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        words_of_rules(field, &format!("{path}.{name}"), words);
+    }
+    if schema["items"].is_object() {
+        words_of_rules(&schema["items"], &format!("{path}[0]"), words);
+    }
+}
+
+#[test]
+fn every_rule_of_the_schema_has_a_case_that_breaks_it() {
+    let definition = definitions::all().into_iter().find(|it| it.plural() == "hostedclusters");
+    let schema = &definition.unwrap().value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let mut words = Vec::new();
+    words_of_rules(&schema["properties"]["spec"], "spec", &mut words);
+    let rejected: Vec<String> = parse_cases(FILE)
+        .unwrap()
+        .into_iter()
+        .flat_map(|case| match case.verdict {
+            Verdict::Rejected { server, .. } => server,
+            Verdict::Accepted => Vec::new(),
+        })
+        .collect();
+    // The default is filled in first, so this one is never broken; and the default of the resource
+    // group does the same for its requirement.
+    let unbreakable = [
+        definitions::message::SIGNING_KEY_ISSUER,
+        "spec.platform.azure.resourceGroup: Required value",
+    ];
+    let has_case = |words: &&String| {
+        unbreakable.contains(&words.as_str())
+            || rejected.iter().any(|text| text.contains(words.as_str()) || is_begin(text, words))
+    };
+    let without: Vec<_> = words.iter().filter(|words| !has_case(words)).collect();
+    assert!(without.is_empty(), "{without:#?}");
+    assert!(words.len() > 200, "{}", words.len());
+}
+
+/// Whether a text is the beginning of a message, as far as it tells it from others.
+fn is_begin(text: &str, message: &str) -> bool {
+    text.len() > 30 && message.starts_with(text)
+}
+
+#[test]
+fn a_file_with_a_fault_names_it() {
+    let file = |cases: &str| {
+        parse_cases(&format!(
+            "bases: {{one: {{object: {{a: {{b: [x]}}}}}}}}\ntopics: [{{topic: t, base: one, at: /a, cases: [{cases}]}}]"
+        ))
+    };
+    let cases = file("{name: it, set: {b/: w, c: {$times: 2, $of: z}}, accept: true}").unwrap();
+    assert_eq!(cases[0].initial, serde_json::json!({"a": {"b": ["x", "w"], "c": "zz"}}));
+    let faults = [
+        ("{name: it}", "`t: it` needs either `accept: true` or `reject`"),
+        ("{name: it, accept: true, reject: x}", "`t: it` needs either"),
+        ("{name: it, remove: [z], accept: true}", "`t: it` cannot be made"),
+        ("{name: it, base: two, accept: true}", "begins with the base `two`, which there is not"),
+        ("{name: it, accept: true}, {name: it, accept: true}", "two cases are called `t: it`"),
+        ("{name: it, accepts: true}", "a case of `t` cannot be read"),
+    ];
+    for (cases, expected) in faults {
+        let error = file(cases).unwrap_err().to_string();
+        assert!(error.contains(expected), "{cases}: {error}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Collecting problems, with the words of the API server.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use lanyard_vocabulary::ClientId;
+
+use crate::problem::{Problems, Severity};
+
+/// Collects problems while it checks.
+#[derive(Debug, Default)]
+pub(super) struct Checker {
+    pub(super) problems: Problems,
+}
+
+impl Checker {
+    /// A value that must be there. An empty text is there: whether it may be empty is another
+    /// rule.
+    pub(super) fn required<T>(&mut self, field: &str, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            let name = field.rsplit('.').next().unwrap_or(field);
+            self.problems.error_with_hint(field, "Required value", format!("set `{name}`"));
+        }
+        value
+    }
+
+    /// A text that must be there; its length is looked at.
+    pub(super) fn text<'a>(
+        &mut self,
+        field: &str,
+        value: Option<&'a String>,
+        lengths: RangeInclusive<usize>,
+    ) -> Option<&'a str> {
+        let text = self.required(field, value)?;
+        self.length(field, text, lengths);
+        Some(text)
+    }
+
+    /// The length of a text, in characters as the API server counts, whatever it says itself.
+    pub(super) fn length(&mut self, field: &str, text: &str, lengths: RangeInclusive<usize>) {
+        let (count, shortest) = (text.chars().count(), *lengths.start());
+        if count < shortest {
+            let message = format!(
+                "Invalid value: \"{text}\": {field} in body should be at least {shortest} chars long"
+            );
+            self.problems.error(field, message);
+        }
+        if count > *lengths.end() {
+            let message = format!("Too long: may not be more than {} bytes", lengths.end());
+            self.problems.error(field, message);
+        }
+    }
+
+    /// How many items a list has.
+    pub(super) fn items(&mut self, field: &str, count: usize, counts: RangeInclusive<usize>) {
+        let (fewest, most) = (*counts.start(), *counts.end());
+        if count < fewest {
+            let message = format!(
+                "Invalid value: {count}: {field} in body should have at least {fewest} items"
+            );
+            self.problems.error(field, message);
+        }
+        if count > most {
+            let message = format!("Too many: {count}: must have at most {most} items");
+            self.problems.error(field, message);
+        }
+    }
+
+    /// A text that must be one of several.
+    pub(super) fn one_of(&mut self, field: &str, text: &str, known: &[&str]) {
+        if known.contains(&text) {
+            return;
+        }
+        let listed: Vec<_> = known.iter().map(|value| format!("\"{value}\"")).collect();
+        let listed = listed.join(", ");
+        let near = known.iter().find(|value| value.eq_ignore_ascii_case(text));
+        let hint = near.map_or_else(
+            || "write one of the supported values".to_owned(),
+            |near| format!("the case matters: write `{near}`"),
+        );
+        let message = format!("Unsupported value: \"{text}\": supported values: {listed}");
+        self.problems.error_with_hint(field, message, hint);
+    }
+
+    /// A text that must be there and be one of several.
+    pub(super) fn choice<'a>(
+        &mut self,
+        field: &str,
+        value: Option<&'a String>,
+        known: &[&str],
+    ) -> Option<&'a str> {
+        let text = self.required(field, value)?;
+        self.one_of(field, text, known);
+        Some(text)
+    }
+
+    /// A text that must match a pattern of the schema. The API server looks at the pattern of a text
+    /// whose length fits.
+    pub(super) fn pattern(&mut self, field: &str, text: &str, pattern: &str, matches: bool) {
+        if !matches && !self.is_broken(field) {
+            let message =
+                format!("Invalid value: \"{text}\": {field} in body should match '{pattern}'");
+            self.problems.error(field, message);
+        }
+    }
+
+    /// A rule over a text or an object.
+    pub(super) fn rule(&mut self, field: &str, holds: bool, message: &str) {
+        if !holds {
+            self.problems.error(field, message);
+        }
+    }
+
+    /// A value of a type of ours; a text that is none cannot be used, even where the schema takes
+    /// it. Of a field that broke a rule nothing more is said.
+    pub(super) fn parsed<T: FromStr<Err: Display>>(
+        &mut self,
+        field: &str,
+        text: &str,
+    ) -> Option<T> {
+        match text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                if !self.is_broken(field) {
+                    self.problems.error(field, T::Err::to_string(&error));
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether the field has broken a rule.
+    pub(super) fn is_broken(&self, field: &str) -> bool {
+        let at_field = |problem: &crate::Problem| {
+            problem.severity == Severity::Error && problem.field == field
+        };
+        self.problems.iter().any(at_field)
+    }
+
+    /// A text that the schema takes and that should be a UUID.
+    pub(super) fn expect_uuid(&mut self, field: &str, text: &str) {
+        if !is_uuid(text) {
+            self.problems.lint(
+                field,
+                format!("`{text}` is not a UUID; the API takes it, and Azure will not"),
+                "write the id in the form 8-4-4-4-12",
+            );
+        }
+    }
+
+    pub(super) fn dns_label(&mut self, field: &str, text: &str) {
+        let message = format!(
+            "Invalid value: \"{text}\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character"
+        );
+        self.rule(field, is_dns_label(text), &message);
+    }
+
+    pub(super) fn dns_subdomain(&mut self, field: &str, text: &str) {
+        let message = format!(
+            "Invalid value: \"{text}\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
+        );
+        let holds = text.len() <= 253 && text.split('.').all(is_dns_label);
+        self.rule(field, holds, &message);
+    }
+}
+
+/// Whether the text is a UUID of the form 8-4-4-4-12.
+pub(super) fn is_uuid(text: &str) -> bool {
+    text.parse::<ClientId>().is_ok()
+}
+
+/// Whether the text is a DNS label of lower case (RFC 1123).
+pub(super) fn is_dns_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=63).contains(&text.len())
+        && text.chars().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// Whether the text is a resource id of this form, of which every `*` stands for one part without
+/// a slash in it.
+pub(super) fn has_form(text: &str, form: &str) -> bool {
+    let (parts, expected): (Vec<_>, Vec<_>) =
+        (text.split('/').collect(), form.split('/').collect());
+    parts.len() == expected.len()
+        && parts.iter().zip(expected).all(|(part, expected)| expected == "*" || *part == expected)
+}
