@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Render(commands::render::Args),
     Identities(commands::identities::Args),
     Node(commands::node::Args),
+    Operator(commands::operator::Args),
     Kms(commands::kms::Args),
     Canary(Box<commands::canary::Args>),
     /// Look at credentials
@@ -76,6 +77,7 @@ impl Command {
             #[cfg(feature = "emulator")]
             Self::Azure { .. } => "warn",
             Self::Node(args) => args.default_log_filter(),
+            Self::Operator(args) => args.default_log_filter(),
             Self::Kms(args) => args.default_log_filter(),
             Self::Canary(_) => "warn,lanyard_canary=info",
             _ => "error",
@@ -86,6 +88,7 @@ impl Command {
     pub(crate) const fn logs_json(&self) -> bool {
         match self {
             Self::Node(args) => args.logs_json(),
+            Self::Operator(args) => args.logs_json(),
             Self::Kms(args) => args.logs_json(),
             _ => false,
         }

@@ -11,6 +11,7 @@ pub(crate) mod identities;
 pub(crate) mod kms;
 mod kubectl;
 pub(crate) mod node;
+pub(crate) mod operator;
 pub(crate) mod render;
 #[cfg(feature = "emulator")]
 pub(crate) mod up;
@@ -34,6 +35,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         Command::Identities(args) => block_on(identities::run(args, environment)),
         Command::Kms(args) => block_on_threads(KMS_THREADS, kms::run(args, environment)),
         Command::Canary(args) => block_on_one_thread(canary::run(*args, environment)),
+        Command::Operator(args) => block_on(operator::run(args, environment)),
         Command::Node(args) => block_on_threads(NODE_THREADS, node::run(args, environment)),
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))

@@ -1,0 +1,98 @@
+//! What would be done, without doing it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lanyard_clock::SharedClock;
+use lanyard_desired::diff::plan_text;
+use lanyard_desired::objects::Owner;
+use tokio::task::JoinSet;
+
+use crate::apply::Applier;
+use crate::error::ReconcileError;
+use crate::judge::{Judgement, Pause, judge};
+use crate::key::ClusterKey;
+use crate::lease::Tenures;
+use crate::objects::compare;
+use crate::observe::observe;
+use crate::operator::Operator;
+use crate::settings::Role;
+
+/// What would be done about one cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterPlan {
+    /// The cluster.
+    pub key: ClusterKey,
+    /// What would be done, or why nothing, in lines.
+    pub text: String,
+    /// Whether the cluster can be used, or is left alone because it is of another kind.
+    pub is_good: bool,
+}
+
+impl Operator {
+    /// What would be done about every cluster, by its name. Nothing is written.
+    pub async fn plan(self) -> Vec<ClusterPlan> {
+        let operator = Arc::new(self);
+        let mut parts = JoinSet::new();
+        operator.watch(&mut parts);
+        operator.listed().await;
+        let mut plans = Vec::new();
+        for key in operator.context.stores.clusters() {
+            plans.extend(operator.plan_of(&key).await);
+        }
+        parts.shutdown().await;
+        plans
+    }
+
+    async fn plan_of(&self, key: &ClusterKey) -> Option<ClusterPlan> {
+        let context = &self.context;
+        let mut observed = observe(context, key)?;
+        // What is owned is shown, too, where the owner would be made first.
+        if observed.owner == Owner::NotYet {
+            observed.owner = Owner::Blank;
+        }
+        let says = |text: String, is_good| Some(ClusterPlan { key: key.clone(), text, is_good });
+        if observed.cluster.is_deleting {
+            return says("it is being deleted: what was made for it would go\n".to_owned(), true);
+        }
+        let usable = match judge(&observed, &context.settings) {
+            Judgement::NotOurs(kind) => return says(format!("nothing: this is {kind}\n"), true),
+            Judgement::Unusable(problems) => {
+                let lines = problems.iter().map(|problem| format!("cannot be used: {problem}\n"));
+                return says(lines.collect(), false);
+            }
+            Judgement::Usable(usable) => usable,
+        };
+        if context.settings.role == Role::IdentityOnly {
+            return says(
+                "how its identities are would be told, and nothing else\n".to_owned(),
+                true,
+            );
+        }
+        let clock = SharedClock::clone(context.api.clock());
+        let fence = Tenures::for_ever(clock).fence(key)?;
+        let (api, stores, metrics) = (&context.api, &*context.stores, &context.metrics);
+        let applier = Applier { api, stores, metrics, fence: &fence };
+        let paused = if usable.pause == Pause::None { "" } else { "paused: nothing is written\n" };
+        let unusable = observed.unusable.iter();
+        let left_out: String =
+            unusable.map(|(_, error)| format!("left out: {error}; {}\n", error.hint())).collect();
+        match compare(context, &observed, &usable, applier).await {
+            Ok(comparison) => {
+                says(format!("{paused}{left_out}{}", plan_text(&comparison.changes)), true)
+            }
+            Err(error) => says(failed(&error), false),
+        }
+    }
+}
+
+fn failed(error: &ReconcileError) -> String {
+    format!("cannot be compared: {error}; {}\n", error.hint())
+}
+
+impl fmt::Display for ClusterPlan {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(formatter, "HostedCluster {}", self.key)?;
+        self.text.lines().try_for_each(|line| writeln!(formatter, "  {line}"))
+    }
+}

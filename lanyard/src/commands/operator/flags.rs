@@ -1,0 +1,152 @@
+//! The flags of the operator.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use lanyard_telemetry::ListenAddress;
+use lanyard_vocabulary::{ClientId, Component};
+
+use crate::commands::go_values::{GoBool, GoDuration};
+
+/// Everything that `lanyard operator` can be told.
+#[derive(Debug, clap::Args)]
+pub(super) struct OperatorArgs {
+    /// What the operator writes
+    #[arg(long, value_enum, default_value = "all", value_name = "ROLE")]
+    pub(super) role: RoleName,
+    /// Print what would be done about every HostedCluster, write nothing, and end
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// How to reach the Kubernetes API [default: as a pod]
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// How many clusters are looked at at once
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=1000), value_name = "NUMBER")]
+    pub(super) workers: u16,
+    #[command(flatten)]
+    pub(super) cluster: ManagementClusterArgs,
+    #[command(flatten)]
+    pub(super) workloads: WorkloadArgs,
+    #[command(flatten)]
+    pub(super) replicas: ReplicaArgs,
+    /// Where /metrics, /healthz and /readyz are served; `0` is nowhere
+    #[arg(
+        long,
+        default_value = ":8080",
+        help_heading = "Metrics and health",
+        value_name = "ADDRESS"
+    )]
+    pub(super) metrics_addr: ListenAddress,
+    #[command(flatten)]
+    pub(super) logs: OperatorLogArgs,
+}
+
+/// What the operator writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum RoleName {
+    /// Everything that brings identities to their components, and how they are.
+    All,
+    /// How they are, and nothing else: HyperShift does the rest.
+    IdentityOnly,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Management cluster")]
+pub(super) struct ManagementClusterArgs {
+    /// The managed identity with which the nodes of the management cluster read the vaults
+    #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
+    pub(super) vault_reader: Option<ClientId>,
+    /// What this management cluster is. HostedClusters of managed Azure are refused where it is
+    /// something else than ARO-HCP [default: nobody said it, and each HostedCluster decides]
+    #[arg(long, env = "MANAGED_SERVICE", value_name = "NAME")]
+    pub(super) managed_service: Option<String>,
+    /// Whether mounted volumes follow the vault: the rotation of the driver. Where they do not, pods
+    /// are started anew when a credential takes another way
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub(super) rotation: GoBool,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Workloads")]
+pub(super) struct WorkloadArgs {
+    /// How the components run, as a YAML file; without it each is a canary
+    #[arg(long, value_name = "FILE")]
+    pub(super) templates: Option<PathBuf>,
+    /// The image of the canaries; wins over the file, as the other flags of canaries do
+    #[arg(long, value_name = "IMAGE")]
+    pub(super) canary_image: Option<String>,
+    /// What the canary of a component calls, such as `disk=GET https://…`; nothing after the `=` is
+    /// no call; may be given for each component
+    #[arg(long, value_name = "COMPONENT=CALL")]
+    pub(super) canary_call: Vec<CanaryCall>,
+    /// The port of the canaries' pages; in the network of the node each component has its own,
+    /// counted from here
+    #[arg(long, value_name = "PORT")]
+    pub(super) canary_metrics_port: Option<u16>,
+    /// Whether canaries are in the network of their node
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    pub(super) canary_host_network: Option<GoBool>,
+}
+
+/// What the canary of a component calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CanaryCall {
+    pub(super) component: Component,
+    pub(super) call: String,
+}
+
+impl FromStr for CanaryCall {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (component, call) = text.split_once('=').ok_or("give COMPONENT=CALL")?;
+        let component = component.parse().map_err(|_| format!("`{component}` is no component"))?;
+        Ok(Self { component, call: call.to_owned() })
+    }
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Replicas")]
+pub(super) struct ReplicaArgs {
+    /// Share the clusters with other replicas by leases; false is for a single one
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    pub(super) leader_elect: GoBool,
+    /// Into how many parts the clusters are divided; the same for all replicas, which share them
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64), value_name = "NUMBER")]
+    pub(super) shards: u32,
+    /// How long a part belongs to a replica that is gone
+    #[arg(long, default_value = "15s", value_name = "DURATION")]
+    pub(super) lease_duration: GoDuration,
+    /// What the names of the leases begin with
+    #[arg(long, default_value = "lanyard-operator", value_name = "NAME")]
+    pub(super) lease_name: String,
+    /// Where the leases are
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    pub(super) lease_namespace: Option<String>,
+    /// The name of this replica in leases and events
+    #[arg(long, env = "POD_NAME", default_value = "lanyard-operator", value_name = "NAME")]
+    pub(super) pod_name: String,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Logs")]
+pub(super) struct OperatorLogArgs {
+    /// Log one JSON object per line (the same as --log-format json)
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_name = "BOOL")]
+    pub(super) log_format_json: GoBool,
+    /// How much is logged where --log does not say it: 0 to 5
+    #[arg(short = 'v', long = "v", default_value_t = 0, value_name = "LEVEL")]
+    pub(super) verbosity: u8,
+}
+
+impl OperatorLogArgs {
+    /// The filter for a verbosity of klog's.
+    pub(super) const fn filter(&self) -> &'static str {
+        match self.verbosity {
+            0 | 1 => "info",
+            2..=4 => "info,lanyard=debug,lanyard_operator=debug,lanyard_kubernetes=debug",
+            _ => "debug,h2=info,hyper=info,hyper_util=info,tower=info,rustls=info",
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! From flags to settings. What is wrong with them is told at once.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_desired::forecast::Policy;
+use lanyard_desired::objects::VolumeRefresh;
+use lanyard_desired::templates::WorkloadTemplates;
+use lanyard_operator::{LeaseSettings, OperatorSettings, Role};
+use lanyard_vocabulary::{Component, Hop};
+
+use super::flags::{OperatorArgs, ReplicaArgs, RoleName, WorkloadArgs};
+use crate::exit::CommandError;
+
+/// The settings of these flags; `chance` tells this process from all others of its name.
+pub(super) fn resolve(args: &OperatorArgs, chance: u32) -> Result<OperatorSettings, CommandError> {
+    let templates = templates(&args.workloads)?;
+    let proves = proves(&templates);
+    Ok(OperatorSettings {
+        role: match args.role {
+            RoleName::All => Role::All,
+            RoleName::IdentityOnly => Role::IdentityOnly,
+        },
+        workers: args.workers.into(),
+        leases: if args.dry_run { None } else { leases(&args.replicas, chance)? },
+        vault_reader: args.cluster.vault_reader,
+        managed_service: args.cluster.managed_service.clone().filter(|name| !name.is_empty()),
+        templates: Arc::new(templates),
+        refresh: if args.cluster.rotation.0 {
+            VolumeRefresh::Polled
+        } else {
+            VolumeRefresh::AtMount
+        },
+        proves,
+        policy: Policy::default(),
+        instance: args.replicas.pod_name.clone(),
+    })
+}
+
+fn leases(args: &ReplicaArgs, chance: u32) -> Result<Option<LeaseSettings>, CommandError> {
+    if !args.leader_elect.0 {
+        return if args.shards == 1 {
+            Ok(None)
+        } else {
+            Err(CommandError::invalid("--shards divides the clusters among replicas, and with --leader-elect=false there is one")
+                .hint("leave --shards out, or let replicas share by leases"))
+        };
+    }
+    let mut problems = Vec::new();
+    let namespace = args.lease_namespace.clone().filter(|name| !name.is_empty());
+    if namespace.is_none() {
+        problems.push("--lease-namespace is missing: leases are in a namespace".to_owned());
+    }
+    let duration = args.lease_duration.0;
+    if duration < SHORTEST_LEASE {
+        let shortest = SHORTEST_LEASE.as_secs();
+        problems.push(format!("--lease-duration: give {shortest} s or more"));
+    }
+    if !is_name(&args.lease_name) {
+        problems.push(format!("--lease-name: `{}` is no name of an object", args.lease_name));
+    }
+    if !problems.is_empty() {
+        return Err(CommandError::invalid(problems.join("; "))
+            .hint("a single operator outside of a cluster needs none: --leader-elect=false"));
+    }
+    Ok(Some(LeaseSettings {
+        namespace: namespace.unwrap_or_default(),
+        name: args.lease_name.clone(),
+        identity: identity(&args.pod_name, chance),
+        shards: args.shards,
+        duration,
+    }))
+}
+
+/// Part of a name: what is no letter, digit or `-` is left out.
+fn identity(pod_name: &str, chance: u32) -> String {
+    let named = |it: &char| it.is_ascii_lowercase() || it.is_ascii_digit() || *it == '-';
+    let kept: String = pod_name.chars().filter(named).take(LONGEST_IDENTITY).collect();
+    let kept = kept.trim_matches('-');
+    if kept.is_empty() { format!("operator-{chance:08x}") } else { format!("{kept}-{chance:08x}") }
+}
+
+fn is_name(text: &str) -> bool {
+    let named = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
+    (1..=40).contains(&text.len())
+        && text.chars().all(named)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+fn templates(args: &WorkloadArgs) -> Result<WorkloadTemplates, CommandError> {
+    let mut templates = match &args.templates {
+        Some(path) => load(path)?,
+        None => WorkloadTemplates::default(),
+    };
+    let canary = &mut templates.canary;
+    if let Some(image) = &args.canary_image {
+        canary.image.clone_from(image);
+    }
+    for call in &args.canary_call {
+        canary.calls.insert(call.component, call.call.clone());
+    }
+    canary.metrics_port = args.canary_metrics_port.unwrap_or(canary.metrics_port);
+    canary.host_network = args.canary_host_network.map_or(canary.host_network, |it| it.0);
+    Ok(templates)
+}
+
+fn load(path: &Path) -> Result<WorkloadTemplates, CommandError> {
+    let named = || format!("--templates: {} cannot be used", path.display());
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| CommandError::invalid(named()).because(&error))?;
+    WorkloadTemplates::parse(&text).map_err(|problems| {
+        let hints = problems.iter().filter_map(|problem| problem.hint.clone());
+        let hint = hints.collect::<Vec<_>>().join("; ");
+        let error = CommandError::invalid(named()).because(&problems);
+        if hint.is_empty() { error } else { error.hint(hint) }
+    })
+}
+
+/// Canaries that are given no call come as far as a token.
+fn proves(templates: &WorkloadTemplates) -> Hop {
+    let calls = &templates.canary.calls;
+    let is_silent = |component: &Component| calls.get(component).is_some_and(String::is_empty);
+    if Component::ALL.iter().all(is_silent) { Hop::EntraToken } else { Hop::Granted }
+}
+
+/// Less leaves no room for a renewal that fails once.
+const SHORTEST_LEASE: Duration = Duration::from_secs(6);
+const LONGEST_IDENTITY: usize = 150;
