@@ -18,6 +18,7 @@
 
 #[cfg(any(test, feature = "test-util"))]
 pub mod cases;
+pub mod deletion;
 pub mod diff;
 pub mod drift;
 #[cfg(test)]
@@ -50,5 +51,5 @@ pub use objects::{
 };
 pub use problem::{Problem, Problems, Severity};
 pub use proof::{ProofCall, ProofCalls, desired_proofs};
-pub use render::{RenderedFile, render};
+pub use render::{RenderedFile, render, render_patches};
 pub use templates::WorkloadTemplates;

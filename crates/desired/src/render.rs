@@ -1,18 +1,18 @@
 //! The desired objects as files of YAML, for review and for a repository.
 //!
-//! Names and bytes depend on the cluster alone: keys are sorted, and files come in a fixed order.
-//! Secrets are written with `stringData`, because they hold places and no secrets, and a review
-//! should see them.
+//! Names and bytes depend on the cluster and the inputs alone: keys are sorted, and files come in a
+//! fixed order. Secrets are written with `stringData`, because they hold places and no secrets, and
+//! a review should see them.
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::Resource;
 use k8s_openapi::api::core::v1::{Secret, Volume};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::hosted_cluster::desired::Desired;
 use crate::hosted_cluster::wiring::Wiring;
+use crate::objects::{DesiredObject, OwnedKind};
 
 #[cfg(test)]
 mod tests;
@@ -49,28 +49,35 @@ pub enum RenderErrorSource {
     Yaml(#[from] serde_saphyr::SerializeError),
 }
 
-/// Writes the objects, and for every deployment the patch with its volumes, mounts and variables.
+/// Writes the objects. One that both writers write is one file. An owner whose uid is not known is
+/// left out: no API server takes it.
 ///
 /// # Errors
-/// When an object has no form in YAML; no object of [`crate::desired`] is such.
-pub fn render(desired: &Desired) -> Result<Vec<RenderedFile>, RenderError> {
+/// When an object has no form in YAML; no object of [`crate::desired_objects`] is such.
+pub fn render(objects: &[DesiredObject]) -> Result<Vec<RenderedFile>, RenderError> {
     let mut files = BTreeMap::new();
-    for class in &desired.secret_provider_classes {
-        add(&mut files, &class.kind, class.metadata.name.as_deref(), class)?;
+    for object in objects {
+        let name = Some(object.key.name.as_str());
+        add(&mut files, object.key.kind.facts().kind, name, &readable(object)?)?;
     }
-    for config_map in &desired.config_maps {
-        add(&mut files, "ConfigMap", config_map.metadata.name.as_deref(), config_map)?;
-    }
-    for secret in &desired.secrets {
-        add(&mut files, Secret::KIND, secret.metadata.name.as_deref(), &readable(secret))?;
-    }
-    if let Some(identity) = &desired.cluster_identity {
-        add(&mut files, &identity.kind, identity.metadata.name.as_deref(), identity)?;
-    }
+    Ok(in_order(files))
+}
+
+/// Writes for every deployment the patch with its volumes, mounts and variables, for those who make
+/// the deployments themselves.
+///
+/// # Errors
+/// When a patch has no form in YAML; no patch is such.
+pub fn render_patches(desired: &Desired) -> Result<Vec<RenderedFile>, RenderError> {
+    let mut files = BTreeMap::new();
     for (deployment, patch) in patches(desired) {
         add(&mut files, "Patch-Deployment", Some(deployment), &patch)?;
     }
-    Ok(files.into_iter().map(|(name, text)| RenderedFile { name, text }).collect())
+    Ok(in_order(files))
+}
+
+fn in_order(files: BTreeMap<String, String>) -> Vec<RenderedFile> {
+    files.into_iter().map(|(name, text)| RenderedFile { name, text }).collect()
 }
 
 fn add(
@@ -107,10 +114,30 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-fn readable(secret: &Secret) -> Secret {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let data = secret.data.iter().flatten().map(|(key, value)| (key.clone(), text(&value.0)));
-    Secret { data: None, string_data: Some(data.collect()), ..secret.clone() }
+/// The object as a person reads it.
+fn readable(object: &DesiredObject) -> Result<Value, RenderError> {
+    let mut value = object.value.clone();
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        let owners = metadata.get_mut("ownerReferences").and_then(Value::as_array_mut);
+        if owners.is_some_and(|owners| {
+            owners.retain(|owner| owner.get("uid") != Some(&json!("")));
+            owners.is_empty()
+        }) {
+            metadata.remove("ownerReferences");
+        }
+    }
+    if object.key.kind == OwnedKind::Secret {
+        let named = |source: serde_json::Error| RenderError {
+            name: object.key.name.clone(),
+            source: source.into(),
+        };
+        let secret: Secret = serde_json::from_value(value).map_err(named)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let data = secret.data.iter().flatten().map(|(key, value)| (key.clone(), text(&value.0)));
+        let secret = Secret { data: None, string_data: Some(data.collect()), ..secret.clone() };
+        value = serde_json::to_value(secret).map_err(named)?;
+    }
+    Ok(value)
 }
 
 /// Strategic merge patches by deployment.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::problem::Problems;
 
-mod claims;
+pub(crate) mod claims;
 mod read;
 #[cfg(test)]
 mod tests;

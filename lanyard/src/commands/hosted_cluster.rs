@@ -14,7 +14,15 @@ const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
 
 /// The HostedCluster in `file`, checked; `-` is standard input, and nothing is the example. What
 /// somebody should look at goes to standard error.
+#[cfg(feature = "emulator")]
 pub(crate) fn load(file: Option<&Path>) -> Result<ValidatedHostedCluster, CommandError> {
+    Ok(load_with_wire(file)?.1)
+}
+
+/// As it came and checked, for what keeps fields that nobody here knows.
+pub(crate) fn load_with_wire(
+    file: Option<&Path>,
+) -> Result<(HostedCluster, ValidatedHostedCluster), CommandError> {
     let (name, text) = read(file)?;
     let wire = HostedCluster::parse_yaml(&text).map_err(|error| {
         let refused = CommandError::invalid(format!("{name} cannot be read")).because(&error);
@@ -28,7 +36,7 @@ pub(crate) fn load(file: Option<&Path>) -> Result<ValidatedHostedCluster, Comman
             for lint in &validated.lints {
                 output::note(&line(lint));
             }
-            Ok(validated.hosted_cluster)
+            Ok((wire, validated.hosted_cluster))
         }
         Err(ValidateError::Invalid(problems)) => {
             Err(CommandError::invalid(listing(&name, &problems))
@@ -64,8 +72,13 @@ fn read(file: Option<&Path>) -> Result<(String, String), CommandError> {
 }
 
 fn listing(name: &str, problems: &Problems) -> String {
+    format!("{name} is not a HostedCluster that can be used\n\n{}", problem_lines(problems))
+}
+
+/// A line for every problem.
+pub(crate) fn problem_lines(problems: &Problems) -> String {
     let lines: Vec<_> = problems.iter().map(line).collect();
-    format!("{name} is not a HostedCluster that can be used\n\n{}", lines.join("\n"))
+    lines.join("\n")
 }
 
 fn line(problem: &Problem) -> String {

@@ -3,18 +3,24 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lanyard_desired::{Names, RenderedFile, desired, render};
+use lanyard_api::HostedCluster;
+use lanyard_desired::objects::{Mode, Owner, VolumeRefresh};
+use lanyard_desired::{
+    Inputs, Names, RenderedFile, WorkloadTemplates, desired, desired_objects, render,
+    render_patches,
+};
 use lanyard_vocabulary::ClientId;
 
-use super::hosted_cluster;
+use super::hosted_cluster::{self, problem_lines};
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output;
 
 /// Print the objects that a HostedCluster asks for
 ///
-/// Nine SecretProviderClasses, the cloud configurations, what the network controller is told, the
-/// AzureClusterIdentity, and for each deployment the patch with its volumes, mounts and variables.
-/// The output depends on the HostedCluster alone, so it can be reviewed and compared.
+/// The namespace of the control plane, the HostedControlPlane, nine SecretProviderClasses, the cloud
+/// configurations, what the network controller is told, which keys encrypt, the
+/// AzureClusterIdentity, and a Deployment for each component: what `lanyard operator` writes. The
+/// output depends on the HostedCluster and the flags alone, so it can be reviewed and compared.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The HostedCluster; `-` reads standard input [default: the built-in example]
@@ -26,18 +32,33 @@ pub(crate) struct Args {
     /// The managed identity of the management cluster's nodes that reads the vault
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
     vault_reader: Option<ClientId>,
+    /// How the components run, as for `lanyard operator` [default: a canary for each]
+    #[arg(long, value_name = "FILE")]
+    templates: Option<PathBuf>,
+    /// The uid of the HostedControlPlane that owns the objects; without it no owner is written
+    #[arg(long, value_name = "UID")]
+    owner_uid: Option<String>,
+    /// Print patches with volumes, mounts and variables instead, for deployments that others make
+    #[arg(long, conflicts_with_all = ["templates", "owner_uid"])]
+    patches: bool,
 }
 
 /// Prints or writes the objects.
 pub(crate) fn run(args: &Args) -> CommandResult {
-    let cluster = hosted_cluster::load(args.file.as_deref())?;
+    let (wire, cluster) = hosted_cluster::load_with_wire(args.file.as_deref())?;
     if args.vault_reader.is_none() {
         output::note(
             "lint: no --vault-reader: the classes name no identity, so the node's own is used",
         );
     }
-    let names = Names { vault_reader: args.vault_reader, ..Names::default() };
-    let files = render(&desired(&cluster, &names)).map_err(|error| {
+    let files = if args.patches {
+        let names = Names { vault_reader: args.vault_reader, ..Names::default() };
+        render_patches(&desired(&cluster, &names))
+    } else {
+        let templates = read_templates(args.templates.as_deref())?;
+        render(&desired_objects(&cluster, &inputs(args, &wire, &templates)))
+    };
+    let files = files.map_err(|error| {
         CommandError::invalid("an object cannot be written as YAML").because(&error)
     })?;
     match &args.output_dir {
@@ -51,6 +72,37 @@ pub(crate) fn run(args: &Args) -> CommandResult {
         }
     }
     Ok(Exit::Good)
+}
+
+fn inputs<'a>(
+    args: &Args,
+    wire: &'a HostedCluster,
+    templates: &'a WorkloadTemplates,
+) -> Inputs<'a> {
+    Inputs {
+        wire,
+        mode: Mode::All,
+        owner: args.owner_uid.clone().map_or(Owner::Blank, Owner::Known),
+        vault_reader: args.vault_reader,
+        templates,
+        refresh: VolumeRefresh::Polled,
+        private_router: None,
+    }
+}
+
+fn read_templates(file: Option<&Path>) -> Result<WorkloadTemplates, CommandError> {
+    let Some(path) = file else { return Ok(WorkloadTemplates::default()) };
+    let name = path.display();
+    let text = fs::read_to_string(path).map_err(|error| {
+        CommandError::invalid(format!("the templates in {name} cannot be read"))
+            .because(&error)
+            .hint("give a file with --templates, or leave it out for canaries")
+    })?;
+    WorkloadTemplates::parse(&text).map_err(|problems| {
+        let lines = problem_lines(&problems);
+        CommandError::invalid(format!("the templates in {name} cannot be used\n\n{lines}"))
+            .hint("correct every field above")
+    })
 }
 
 fn write(directory: &Path, files: &[RenderedFile]) -> Result<(), CommandError> {

@@ -2,10 +2,14 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::fixture::{AZURE, CONTROL_PLANE, EXAMPLE, changed, desired_of};
+use crate::fixture::{
+    AZURE, CONTROL_PLANE, EXAMPLE, changed, desired_of, inputs, objects_of, valid,
+};
+use crate::objects::{Inputs, Owner, desired_objects};
+use crate::templates::WorkloadTemplates;
 
-fn rendered(desired: &Desired) -> Vec<RenderedFile> {
-    render(desired).unwrap()
+fn rendered(objects: &[DesiredObject]) -> Vec<RenderedFile> {
+    render(objects).unwrap()
 }
 
 fn file(files: &[RenderedFile], name: &str) -> Value {
@@ -15,7 +19,10 @@ fn file(files: &[RenderedFile], name: &str) -> Value {
 
 #[test]
 fn the_example_as_files() {
-    let files = rendered(&desired_of(&changed(&[])));
+    let wire = changed(&[]);
+    let templates = WorkloadTemplates::default();
+    let inputs = Inputs { owner: Owner::Blank, ..inputs(&wire, &templates) };
+    let files = rendered(&desired_objects(&valid(&wire), &inputs));
     let text: Vec<_> = files.iter().map(|file| format!("# {}\n{}", file.name, file.text)).collect();
     insta::assert_snapshot!(text.join("---\n"));
 }
@@ -24,12 +31,12 @@ fn the_example_as_files() {
 fn texts_that_look_like_something_else_stay_texts() {
     for name in ["true", "null", "123", "1e5", "0x1f", "0644", "-", "no", "on", "2026-11-21"] {
         let field = format!("{CONTROL_PLANE}/ingress/credentialsSecretName");
-        let desired = desired_of(&changed(&[
+        let wire = changed(&[
             (field, json!(name)),
             (format!("{AZURE}/location"), json!("1e5")),
             (format!("{AZURE}/resourceGroup"), json!("0644")),
-        ]));
-        let files = rendered(&desired);
+        ]);
+        let (desired, files) = (desired_of(&wire), rendered(&objects_of(&wire)));
         let class = file(&files, "secretproviderclass-managed-azure-ingress.yaml");
         let parameters = &class["spec"]["parameters"];
         assert_eq!(parameters["usePodIdentity"], "false");
@@ -47,25 +54,42 @@ fn texts_that_look_like_something_else_stay_texts() {
 
 #[test]
 fn every_file_is_read_again_as_what_was_desired() {
-    let desired = desired_of(&changed(&[]));
-    let files = rendered(&desired);
-    for class in &desired.secret_provider_classes {
-        let name = format!("secretproviderclass-{}.yaml", class.metadata.name.as_ref().unwrap());
-        assert_eq!(file(&files, &name), serde_json::to_value(class).unwrap());
+    let objects = objects_of(&changed(&[]));
+    let files = rendered(&objects);
+    let mut distinct: Vec<_> = objects.iter().map(|object| &object.key).collect();
+    distinct.dedup();
+    assert_eq!(files.len(), distinct.len());
+    for object in &objects {
+        let kind = object.key.kind.facts().kind.to_lowercase();
+        let read = file(&files, &format!("{kind}-{}.yaml", object.key.name));
+        if object.key.kind == OwnedKind::Secret {
+            assert_eq!(read["kind"], "Secret");
+            assert!(read["stringData"].is_object() && read["data"].is_null(), "{}", object.key);
+        } else if object.key.name != "managed-azure-kms" {
+            assert_eq!(read, object.value, "{}", object.key);
+        }
     }
-    let map = file(&files, "configmap-azure-cloud-config.yaml");
-    assert_eq!(map, serde_json::to_value(&desired.config_maps[0]).unwrap());
-    let secret = file(&files, "secret-azure-kms-config.yaml");
-    assert_eq!(secret["kind"], "Secret");
-    assert!(secret["stringData"]["cloud.conf"].as_str().unwrap().ends_with("\n}"));
+    let config = file(&files, "secret-azure-kms-config.yaml");
+    assert!(config["stringData"]["cloud.conf"].as_str().unwrap().ends_with("\n}"));
+    let class = file(&files, "secretproviderclass-managed-azure-kms.yaml");
+    let hash = &class["metadata"]["annotations"]["hypershift.openshift.io/desired-state-hash"];
+    assert!(hash.is_string(), "the file is that of the writer with the mark");
 }
 
 #[test]
 fn file_names_are_distinct_and_in_order() {
-    let files = rendered(&desired_of(&changed(&[])));
-    assert!(files.is_sorted_by(|one, two| one.name < two.name));
-    assert_eq!(files.len(), 9 + 1 + 5 + 1 + 11);
-    assert!(files.iter().all(|file| file.text.ends_with('\n')));
+    let wire = changed(&[]);
+    for files in [rendered(&objects_of(&wire)), render_patches(&desired_of(&wire)).unwrap()] {
+        assert!(files.is_sorted_by(|one, two| one.name < two.name));
+        assert!(files.iter().all(|file| file.text.ends_with('\n')));
+    }
+}
+
+#[test]
+fn the_patches_for_deployments_that_others_make() {
+    let files = render_patches(&desired_of(&changed(&[]))).unwrap();
+    let text: Vec<_> = files.iter().map(|file| format!("# {}\n{}", file.name, file.text)).collect();
+    insta::assert_snapshot!(text.join("---\n"));
 }
 
 /// The same document with the entries of every mapping in another order.
@@ -99,6 +123,6 @@ proptest! {
     fn the_order_of_the_input_does_not_change_a_byte(seed in 0..1000_u64) {
         let value: Value = serde_saphyr::from_str(EXAMPLE).unwrap();
         let wire = lanyard_api::HostedCluster::parse_yaml(&shuffled(&value, seed)).unwrap();
-        prop_assert_eq!(rendered(&desired_of(&wire)), rendered(&desired_of(&changed(&[]))));
+        prop_assert_eq!(rendered(&objects_of(&wire)), rendered(&objects_of(&changed(&[]))));
     }
 }

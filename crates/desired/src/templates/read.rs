@@ -197,8 +197,14 @@ fn deployment(name: &str, mut value: Value, problems: &mut Problems) -> Option<V
     check_name("deployments", name, problems);
     let claims = claims(name)?;
     drop_nulls(&mut value);
-    if let Err(error) = Deployment::deserialize_checked(&value) {
-        problems.error_with_hint(path, error, "write a Deployment of `apps/v1`");
+    let mut typed = value.clone();
+    if let Some(map) = typed.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+    }
+    if let Err(error) = serde_json::from_value::<Deployment>(typed) {
+        let message = error.to_string();
+        problems.error_with_hint(path, message, "write a Deployment of `apps/v1`");
         return None;
     }
     let before = problems.iter().count();
@@ -223,15 +229,6 @@ fn deployment(name: &str, mut value: Value, problems: &mut Problems) -> Option<V
     }
     (problems.iter().count() == before).then_some(value)
 }
-
-/// The words of a type error, without the type.
-trait DeserializeChecked: DeserializeOwned {
-    fn deserialize_checked(value: &Value) -> Result<(), String> {
-        serde_json::from_value::<Self>(value.clone()).map(drop).map_err(|error| error.to_string())
-    }
-}
-
-impl<T: DeserializeOwned> DeserializeChecked for T {}
 
 fn dotted(path: &str, pointer: &str) -> String {
     format!("{path}{}", pointer.replace('/', "."))

@@ -1,1 +1,188 @@
+use super::*;
 
+fn problems(text: &str) -> Vec<String> {
+    WorkloadTemplates::parse(text).unwrap_err().iter().map(ToString::to_string).collect()
+}
+
+/// A template of the ingress operator, with these fields in its pod.
+fn ingress(pod: &str) -> String {
+    format!(
+        "
+deployments:
+  ingress-operator:
+    spec:
+      selector: {{matchLabels: {{name: ingress-operator}}}}
+      template:
+        metadata: {{labels: {{name: ingress-operator}}}}
+        spec: {pod}
+"
+    )
+}
+
+#[test]
+fn nothing_at_all_is_a_canary_for_every_component() {
+    for text in ["", "{}", "canary: {}", "# nothing\n"] {
+        assert_eq!(
+            WorkloadTemplates::parse(text).unwrap(),
+            WorkloadTemplates::default(),
+            "{text:?}"
+        );
+    }
+}
+
+#[test]
+fn every_problem_is_told_at_its_field() {
+    let text = "
+canary:
+  image: ''
+  interval: often
+  probeInterval: 0s
+  metricsPort: 65535
+  replicas: many
+  imagepullpolicy: Always
+  calls: {discs: '', disk: 'PUT https://x', file: nonsense}
+  tolerations: {a: b}
+  env: [{name: POD_NAME}]
+  volumes: [{name: cloud-config, emptyDir: {}}]
+  volumeMounts: [{name: x, mountPath: /mnt/certs/}]
+deployments:
+  nginx: {}
+without: [apache]
+podSecurity: lax
+canaries: {}
+";
+    let found = problems(text);
+    let expected = [
+        "podSecurity: `lax` is no pod security standard",
+        "canaries: the field is not known",
+        "canary.replicas: ",
+        "canary.tolerations: ",
+        "canary.image: it is empty",
+        "canary.interval: `often` is no duration",
+        "canary.probeInterval: `0s` is no duration",
+        "canary.metricsPort: 65535 leaves no port for every component",
+        "canary.calls.discs: `discs` is not a component",
+        "canary.calls.disk: `PUT https://x` is no call",
+        "canary.calls.file: `nonsense` is no call",
+        "canary.volumes: `cloud-config` is taken",
+        "canary.volumeMounts: `/mnt/certs/` is taken",
+        "canary.env: `POD_NAME` is taken",
+        "canary.imagepullpolicy: the field is not known",
+        "without: `apache` is no deployment that an identity goes to",
+        "deployments: `nginx` is no deployment that an identity goes to",
+    ];
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}\n{expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+#[test]
+fn what_is_no_yaml_or_no_object_is_told() {
+    assert!(problems("{a: ").first().unwrap().contains("this is not YAML"));
+    assert_eq!(problems("[1]"), [": the templates are not an object"]);
+}
+
+#[test]
+fn a_template_without_its_container_is_refused() {
+    assert_eq!(
+        problems(&ingress("{containers: [{name: operator, image: x}]}")),
+        [
+            "deployments.ingress-operator.spec.template.spec.containers: there is no container `ingress-operator`"
+        ]
+    );
+}
+
+#[test]
+fn a_template_that_takes_what_is_added_is_refused() {
+    let pod = "
+          containers:
+          - name: ingress-operator
+            image: x
+            env: [{name: MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH, value: /x}, {name: OTHER}]
+            volumeMounts: [{name: a, mountPath: /mnt/certs}, {name: a, mountPath: /a}]
+          - name: other
+            image: x
+            volumeMounts: [{name: a, mountPath: /mnt/certs}]
+          volumes: [{name: ingress-cert, emptyDir: {}}, {name: a, emptyDir: {}}]";
+    let found = problems(&ingress(pod));
+    let field = "deployments.ingress-operator.spec.template.spec";
+    let text = "is what the identity is brought by";
+    assert_eq!(
+        found,
+        [
+            format!("{field}.volumes: `ingress-cert` {text}"),
+            format!("{field}.containers[name=ingress-operator].volumeMounts: `/mnt/certs` {text}"),
+            format!(
+                "{field}.containers[name=ingress-operator].env: `MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH` {text}"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_template_is_a_deployment_for_every_cluster() {
+    let text = "
+deployments:
+  ingress-operator:
+    apiVersion: apps/v1beta1
+    kind: StatefulSet
+    metadata: {name: ingress, namespace: here}
+    spec:
+      template:
+        spec: {containers: [{name: ingress-operator, image: x}]}
+  capi-provider: {spec: {replicas: three}}
+";
+    let found = problems(text);
+    let expected = [
+        "deployments.capi-provider: ",
+        "deployments.ingress-operator.apiVersion: `apps/v1beta1` is not `apps/v1`",
+        "deployments.ingress-operator.kind: `StatefulSet` is not `Deployment`",
+        "deployments.ingress-operator.metadata.name: `ingress` is not `ingress-operator`",
+        "deployments.ingress-operator.metadata.namespace: a template is for every hosted cluster",
+        "deployments.ingress-operator.spec.selector.matchLabels: Required value",
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found}\n{expected}");
+    }
+}
+
+#[test]
+fn a_selector_must_find_its_pods() {
+    let text = ingress("{containers: [{name: ingress-operator, image: x}]}")
+        .replace("labels: {name: ingress-operator}", "labels: {name: other}");
+    assert_eq!(
+        problems(&text),
+        [
+            "deployments.ingress-operator.spec.selector.matchLabels.name: the pods do not have this label"
+        ]
+    );
+}
+
+#[test]
+fn nulls_and_status_of_a_template_do_not_count() {
+    let pod =
+        "{containers: [{name: ingress-operator, image: x, command: null}], nodeSelector: null}";
+    let text = format!("{}    status: {{replicas: 1}}\n", ingress(pod));
+    let templates = WorkloadTemplates::parse(&text).unwrap();
+    let template = templates.deployment("ingress-operator").unwrap();
+    let pod = &template["spec"]["template"]["spec"];
+    assert_eq!(
+        *pod,
+        serde_json::json!({"containers": [{"name": "ingress-operator", "image": "x"}]})
+    );
+    assert!(template.get("status").is_none());
+    assert!(templates.deployment("capi-provider").is_none());
+}
+
+#[test]
+fn everything_that_an_identity_goes_to_may_have_a_template() {
+    let known = claims::known_deployments();
+    assert_eq!(known.len(), 11, "nine consumers and the two operators that render others");
+    for name in known {
+        let claims = claims::claims(name).unwrap();
+        assert!(!claims.containers.is_empty(), "{name}");
+    }
+    assert_eq!(claims::claims("nginx"), None);
+}

@@ -1,1 +1,301 @@
+use proptest::prelude::*;
+use serde_json::Map;
 
+use super::*;
+use crate::fixture::{AZURE, KMS, any_changes, changed, inputs, objects_of, valid};
+use crate::objects::{DesiredObject, OwnedKind, desired_objects};
+use crate::templates::WorkloadTemplates;
+use crate::templates::claims::claims;
+
+/// The deployments of the example, changed, by templates.
+fn deployments(changes: &[(String, Value)], templates: &str) -> BTreeMap<String, Value> {
+    let wire = changed(changes);
+    let templates = WorkloadTemplates::parse(templates).unwrap();
+    by_name(&desired_objects(&valid(&wire), &inputs(&wire, &templates)))
+}
+
+fn by_name(objects: &[DesiredObject]) -> BTreeMap<String, Value> {
+    let deployments = objects.iter().filter(|object| object.key.kind == OwnedKind::Deployment);
+    deployments.map(|object| (object.key.name.clone(), object.value.clone())).collect()
+}
+
+fn container<'a>(deployment: &'a Value, name: &str) -> &'a Value {
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    containers.iter().find(|container| container["name"] == name).unwrap()
+}
+
+fn arguments(deployment: &Value, name: &str) -> Vec<String> {
+    let arguments = container(deployment, name)["args"].as_array().unwrap();
+    arguments.iter().map(|argument| argument.as_str().unwrap().to_owned()).collect()
+}
+
+fn yaml(value: &Value) -> String {
+    serde_saphyr::to_string(value).unwrap()
+}
+
+#[test]
+fn the_canary_of_the_control_plane_operator() {
+    insta::assert_snapshot!(yaml(&deployments(&[], "")["control-plane-operator"]));
+}
+
+#[test]
+fn the_canary_of_the_api_server_with_the_plugins_of_two_keys() {
+    let key = json!({"keyVaultName": "harbour-keys", "keyName": "old", "keyVersion": "1"});
+    let deployments = deployments(&[(format!("{KMS}/backupKey"), key)], "");
+    insta::assert_snapshot!(yaml(&deployments["kube-apiserver"]));
+}
+
+#[test]
+fn what_canaries_are_told_and_call() {
+    let deployments = deployments(&[], "");
+    let lines: Vec<_> = deployments
+        .iter()
+        .map(|(name, deployment)| {
+            let main = deployment["spec"]["template"]["spec"]["containers"][0]["name"].clone();
+            let main = main.as_str().unwrap();
+            format!("{name}/{main}\n  {}", arguments(deployment, main).join("\n  "))
+        })
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn every_canary_keeps_the_restricted_standard() {
+    for (name, deployment) in deployments(&[], "") {
+        let pod = &deployment["spec"]["template"]["spec"];
+        let context = &pod["securityContext"];
+        assert_eq!(
+            (&context["runAsNonRoot"], &context["seccompProfile"]["type"]),
+            (&json!(true), &json!("RuntimeDefault"))
+        );
+        assert!(pod.get("hostNetwork").is_none(), "{name}");
+        for container in pod["containers"].as_array().unwrap() {
+            let context = &container["securityContext"];
+            assert_eq!(context["allowPrivilegeEscalation"], false, "{name}");
+            assert_eq!(context["readOnlyRootFilesystem"], true, "{name}");
+            assert_eq!(context["capabilities"], json!({"drop": ["ALL"]}), "{name}");
+            assert!(container["resources"]["requests"].is_object(), "{name}");
+        }
+        for volume in pod["volumes"].as_array().unwrap() {
+            let kinds: Vec<_> = volume.as_object().unwrap().keys().map(String::as_str).collect();
+            assert!(!kinds.contains(&"hostPath"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn in_the_network_of_the_node_every_port_is_taken_once() {
+    let mut ports = Vec::new();
+    let key = json!({"keyVaultName": "harbour-keys", "keyName": "old", "keyVersion": "1"});
+    let changes = [(format!("{KMS}/backupKey"), key)];
+    for (name, deployment) in
+        deployments(&changes, "canary: {hostNetwork: true, metricsPort: 9500}")
+    {
+        let pod = &deployment["spec"]["template"]["spec"];
+        assert_eq!(pod["hostNetwork"], true, "{name}");
+        let update = &deployment["spec"]["strategy"]["rollingUpdate"];
+        assert_eq!(update, &json!({"maxSurge": 0, "maxUnavailable": 1}), "{name}");
+        for container in pod["containers"].as_array().unwrap() {
+            let found = container["ports"].as_array().unwrap().iter();
+            ports.extend(found.map(|port| port["containerPort"].as_u64().unwrap()));
+        }
+    }
+    let count = ports.len();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), count);
+    assert_eq!(ports.iter().filter(|port| (9500..9509).contains(*port)).count(), 9);
+}
+
+#[test]
+fn values_of_canaries_are_where_they_belong() {
+    let templates = "
+canary:
+  image: registry.example.com/lanyard@sha256:1
+  command: [/lanyard]
+  imagePullPolicy: Always
+  imagePullSecrets: [pull]
+  interval: 5s
+  replicas: 2
+  calls:
+    disk: GET https://management.azure.com/x?api-version=1
+    file: ''
+  nodeSelector: {pool: system}
+  tolerations: [{operator: Exists}]
+  env: [{name: HTTPS_PROXY, value: http://127.0.0.1:1}]
+  volumes: [{name: ca, configMap: {name: ca}}]
+  volumeMounts: [{name: ca, mountPath: /ca}]
+  labels: {team: fleet, app: not-this}
+  annotations: {note: x}
+without: [ingress-operator]
+";
+    let deployments = deployments(&[], templates);
+    assert_eq!(deployments.len(), 8);
+    let disk = &deployments["azure-disk-csi-driver-controller"];
+    assert_eq!(disk["spec"]["replicas"], 2);
+    let pods = &disk["spec"]["template"];
+    assert_eq!(pods["metadata"]["labels"]["app"], "azure-disk-csi-driver-controller");
+    assert_eq!(pods["metadata"]["labels"]["team"], "fleet");
+    assert_eq!(pods["metadata"]["annotations"]["note"], "x");
+    assert_eq!(pods["spec"]["nodeSelector"], json!({"pool": "system"}));
+    assert_eq!(pods["spec"]["tolerations"], json!([{"operator": "Exists"}]));
+    assert_eq!(pods["spec"]["imagePullSecrets"], json!([{"name": "pull"}]));
+    let driver = container(disk, "csi-driver");
+    assert_eq!(driver["image"], "registry.example.com/lanyard@sha256:1");
+    assert_eq!(driver["imagePullPolicy"], "Always");
+    assert_eq!(driver["command"], json!(["/lanyard"]));
+    assert!(
+        driver["env"].as_array().unwrap().iter().any(|variable| variable["name"] == "HTTPS_PROXY")
+    );
+    assert!(driver["volumeMounts"].as_array().unwrap().iter().any(|mount| mount["name"] == "ca"));
+    let arguments = arguments(disk, "csi-driver");
+    assert!(
+        arguments.contains(&"--call=GET https://management.azure.com/x?api-version=1".to_owned())
+    );
+    assert!(arguments.contains(&"--interval=5s".to_owned()));
+    let file = &deployments["azure-file-csi-driver-controller"];
+    let call = self::arguments(file, "csi-driver");
+    assert!(!call.iter().any(|argument| argument.starts_with("--call")));
+}
+
+const API_SERVER: &str = "
+deployments:
+  kube-apiserver:
+    metadata: {labels: {own: label}}
+    spec:
+      replicas: 3
+      selector: {matchLabels: {app: kube-apiserver}}
+      template:
+        metadata: {labels: {app: kube-apiserver}, annotations: {own: annotation}}
+        spec:
+          containers:
+          - name: kube-apiserver
+            image: hyperkube
+            volumeMounts: [{name: logs, mountPath: /var/log}]
+          - {name: sidecar, image: x}
+          volumes: [{name: logs, emptyDir: {}}]
+";
+
+#[test]
+fn a_template_keeps_what_it_says_and_gets_what_brings_the_identity() {
+    insta::assert_snapshot!(yaml(&deployments(&[], API_SERVER)["kube-apiserver"]));
+}
+
+#[test]
+fn operators_that_render_consumers_are_told_names_where_they_have_a_template() {
+    let templates = |name: &str| {
+        format!(
+            "deployments: {{{name}: {{spec: {{selector: {{matchLabels: {{app: x}}}}, template: {{metadata: {{labels: {{app: x}}}}, spec: {{containers: [{{name: {name}, image: x}}]}}}}}}}}}}"
+        )
+    };
+    let variables = |name: &str| {
+        let deployments = deployments(&[], &templates(name));
+        assert_eq!(deployments.len(), 10);
+        container(&deployments[name], name)["env"].clone()
+    };
+    assert_eq!(
+        variables("cluster-network-operator"),
+        json!([
+            {"name": "ARO_HCP_SECRET_PROVIDER_CLASS", "value": "managed-azure-network"},
+            {"name": "MANAGED_AZURE_HCP_CREDENTIALS_FILE_PATH", "value": "harbour-network"},
+        ])
+    );
+    assert_eq!(
+        variables("cluster-storage-operator"),
+        json!([
+            {"name": "ARO_HCP_SECRET_PROVIDER_CLASS_FOR_DISK", "value": "managed-azure-disk-csi"},
+            {"name": "ARO_HCP_SECRET_PROVIDER_CLASS_FOR_FILE", "value": "managed-azure-file-csi"},
+        ])
+    );
+}
+
+#[test]
+fn a_managed_hsm_is_tried_at_its_own_host_and_not_called_with_roles_of_a_vault() {
+    let kind = (format!("{KMS}/keyVaultType"), json!("ManagedHSM"));
+    let deployments = deployments(&[kind], "");
+    let server = &deployments["kube-apiserver"];
+    let canary = arguments(server, "kube-apiserver");
+    assert!(!canary.iter().any(|argument| argument.starts_with("--call")));
+    let key = "--key-url=https://harbour-keys.managedhsm.azure.net/keys/etcd-encryption/4f9d2c7b1e8a46f0b35d9c6e7a1f2084";
+    assert!(canary.contains(&key.to_owned()));
+    assert!(arguments(server, "azure-kms-provider-active").contains(&"--managed-hsm".to_owned()));
+}
+
+#[test]
+fn a_private_key_is_tried_by_its_own_identity_alone() {
+    let access = (format!("{KMS}/keyVaultAccess"), json!("Private"));
+    let deployments = deployments(&[access], "");
+    let tries = |name: &str, container: &str| {
+        arguments(&deployments[name], container).contains(&"--probe=encryption".to_owned())
+    };
+    assert!(tries("kube-apiserver", "kube-apiserver"));
+    assert!(!tries("control-plane-operator", "control-plane-operator"));
+}
+
+#[test]
+fn a_changed_configuration_changes_the_hash_of_those_who_mount_it() {
+    let hash = |name: &str, changes: &[(String, Value)]| {
+        let annotations =
+            deployments(changes, "")[name]["spec"]["template"]["metadata"]["annotations"].clone();
+        annotations[CONFIG_HASH].clone()
+    };
+    let moved = [(format!("{AZURE}/resourceGroup"), json!("another"))];
+    for name in
+        ["azure-cloud-controller-manager", "azure-disk-csi-driver-controller", "kube-apiserver"]
+    {
+        assert_ne!(hash(name, &[]), hash(name, &moved), "{name}");
+    }
+    assert_eq!(hash("ingress-operator", &[]), Value::Null);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// A template that keeps to what is claimed can never collide with what is added.
+    #[test]
+    fn what_is_added_is_what_is_claimed(changes in any_changes()) {
+        for (name, deployment) in by_name(&objects_of(&changed(&changes))) {
+            let claims = claims(&name).unwrap();
+            let pod = &deployment["spec"]["template"]["spec"];
+            for volume in pod["volumes"].as_array().unwrap() {
+                prop_assert!(claims.volumes.contains(volume["name"].as_str().unwrap()));
+            }
+            for container in pod["containers"].as_array().unwrap() {
+                let of = container["name"].as_str().unwrap();
+                let is_canary = container["args"][0] == "canary" && name == "kube-apiserver";
+                for mount in container["volumeMounts"].as_array().unwrap() {
+                    let path = mount["mountPath"].as_str().unwrap();
+                    prop_assert!(is_canary || claims.mounts[of].contains(path), "{of} {path}");
+                }
+                for variable in container["env"].as_array().into_iter().flatten() {
+                    let variable = variable["name"].as_str().unwrap();
+                    let own = ["POD_NAME", "POD_NAMESPACE"].contains(&variable);
+                    prop_assert!(own || claims.variables[of].contains(variable), "{of} {variable}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_deployment_names_a_volume_or_a_mount_twice(changes in any_changes()) {
+        for (name, deployment) in by_name(&objects_of(&changed(&changes))) {
+            let pod = &deployment["spec"]["template"]["spec"];
+            let distinct = |list: &Value, field: &str| {
+                let items = list.as_array().unwrap();
+                let named: Map<String, Value> = items
+                    .iter()
+                    .map(|item| (item[field].as_str().unwrap().to_owned(), Value::Null))
+                    .collect();
+                named.len() == items.len()
+            };
+            prop_assert!(distinct(&pod["volumes"], "name"), "{name}");
+            for container in pod["containers"].as_array().unwrap() {
+                prop_assert!(distinct(&container["volumeMounts"], "mountPath"), "{name}");
+                for mount in container["volumeMounts"].as_array().unwrap() {
+                    let volumes = pod["volumes"].as_array().unwrap();
+                    prop_assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]));
+                }
+            }
+        }
+    }
+}

@@ -8,17 +8,23 @@ use super::*;
 use crate::fixture::{AZURE, CONTROL_PLANE, KMS, changed, desired_of, names, valid};
 use crate::hosted_cluster::cloud_config::lint_cloud_config;
 use crate::problem::Severity;
-use crate::render::render;
 
 fn at(base: &str, rest: &str) -> String {
     format!("{base}/{rest}")
 }
 
 fn text(desired: &Desired) -> Vec<String> {
-    render(desired)
-        .unwrap()
-        .into_iter()
-        .map(|file| format!("{}\n{}", file.name, file.text))
+    let texts = |objects: Vec<Value>| objects.into_iter().map(|object| object.to_string());
+    let list = |objects: Value| match objects {
+        Value::Array(items) => texts(items),
+        other => panic!("{other}"),
+    };
+    let wirings = desired.wirings.iter().map(|wiring| format!("{wiring:?}"));
+    list(json!(desired.secret_provider_classes))
+        .chain(list(json!(desired.config_maps)))
+        .chain(list(json!(desired.secrets)))
+        .chain(list(json!([desired.cluster_identity])))
+        .chain(wirings)
         .collect()
 }
 
