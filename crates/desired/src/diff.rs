@@ -47,8 +47,8 @@ pub enum Change {
         /// `metadata.resourceVersion` of what was compared.
         resource_version: String,
     },
-    /// It is ours, belongs to this cluster and is not desired any more: delete this one object and
-    /// no other of its name.
+    /// It is ours, and not desired any more or never to become what is desired: delete this one
+    /// object and no other of its name.
     Prune {
         /// Which object.
         key: ObjectKey,
@@ -107,12 +107,27 @@ pub fn diff(
         .values()
         .rev()
         .filter(|object| !wanted.contains(&object.key) && pruning.concerns(object))
-        .map(|object| Change::Prune {
-            key: object.key.clone(),
-            uid: object.uid.clone(),
-            resource_version: object.resource_version.clone(),
-        });
+        .map(prune);
     changes.chain(superfluous).collect()
+}
+
+fn prune(object: &ObservedObject) -> Change {
+    Change::Prune {
+        key: object.key.clone(),
+        uid: object.uid.clone(),
+        resource_version: object.resource_version.clone(),
+    }
+}
+
+/// Whether what is there can never become what is desired: the API server changes neither which
+/// pods a deployment selects nor which role a binding gives. It is made anew by the next comparison.
+fn is_fixed(desired: &DesiredObject, live: &Value) -> bool {
+    let field = match desired.key.kind {
+        OwnedKind::Deployment => "/spec/selector",
+        OwnedKind::RoleBinding => "/roleRef",
+        _ => return false,
+    };
+    desired.value.pointer(field) != live.pointer(field)
 }
 
 fn change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Change {
@@ -130,6 +145,9 @@ fn change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Change 
         .collect::<Vec<_>>();
     if why.is_empty() && foreign.is_empty() {
         return keep();
+    }
+    if is_fixed(object, &observed.value) && is_by_right(object, observed) {
+        return prune(observed);
     }
     Change::Apply {
         force: is_by_right(object, observed),

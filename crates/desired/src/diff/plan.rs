@@ -31,7 +31,7 @@ fn line(change: &Change) -> String {
             }
             line
         }
-        Change::Prune { .. } => format!("delete {key}: it is not desired any more"),
+        Change::Prune { .. } => format!("delete {key}"),
         Change::Keep { .. } => format!("keep {key}"),
     }
 }

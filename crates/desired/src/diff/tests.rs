@@ -17,6 +17,7 @@ struct Server {
 }
 
 impl Server {
+    /// What is there, as a comparison sees it.
     fn observed(&self) -> BTreeMap<ObjectKey, ObservedObject> {
         let live = |key: &ObjectKey| {
             let mut value = Value::Object(Map::new());
@@ -304,6 +305,24 @@ fn the_patch_that_takes_fields_away_names_the_version() {
     });
     assert_eq!(removal_patch(&foreign, "7"), expected);
     assert_eq!(paths(&foreign), ["spec.d", "spec.parameters.a", "spec.parameters[b.c]"]);
+}
+
+#[test]
+fn a_deployment_that_selects_other_pods_is_made_anew() {
+    let wire = changed(&[]);
+    let canaries = objects_of(&wire);
+    let templates = WorkloadTemplates::parse(
+        "deployments: {capi-provider: {spec: {selector: {matchLabels: {control-plane: capi}}, template: {metadata: {labels: {control-plane: capi}}, spec: {containers: [{name: manager, image: x}]}}}}}",
+    );
+    let templates = templates.unwrap();
+    let components = desired_objects(&valid(&wire), &inputs(&wire, &templates));
+    let mut server = converged(&canaries);
+    let changes = server.reconcile(&components);
+    let [Change::Prune { key, .. }] = changes.as_slice() else { panic!("{changes:?}") };
+    assert_eq!(key.name, "capi-provider");
+    let changes = server.reconcile(&components);
+    assert!(matches!(changes.as_slice(), [Change::Create { .. }]));
+    assert_eq!(server.reconcile(&components), []);
 }
 
 /// The objects of the two writers, each told its own reader.

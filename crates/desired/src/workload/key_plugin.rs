@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::additions::{Additions, mount_of};
 use super::canary::{container, key_host};
-use super::{ENCRYPTION_MOUNT, KMS_SOCKET, Site};
+use super::{ENCRYPTION_MOUNT, KMS_SOCKET, Site, cloud_config};
 use crate::hosted_cluster::EncryptionKey;
 use crate::hosted_cluster::encryption_config::{
     ENCRYPTION_CONFIG, ENCRYPTION_CONFIG_SECRET, KeyPart,
@@ -22,8 +22,13 @@ impl Site<'_> {
     ) {
         let Some(encryption) = &self.cluster.encryption else { return };
         additions.volume(json!({"name": KMS_SOCKET.volume, "emptyDir": {}}));
+        let config = cloud_config(&own.consumer).map(|(_, mount)| mount.path()).unwrap_or_default();
         for (part, key) in encryption.keys() {
-            additions.sidecar(self.key_plugin(part, key, encryption.managed_hsm));
+            let mut arguments = key_plugin_arguments(part, key, &config);
+            arguments.extend(encryption.managed_hsm.then(|| "--managed-hsm".to_owned()));
+            // The layout of the plugin that the reference runs here.
+            arguments.push("--ciphertext-layout=openshift".to_owned());
+            additions.sidecar(self.key_plugin(part, &arguments));
             additions.mount(part.container(), mount_of(KMS_SOCKET));
         }
         if is_api_server {
@@ -39,23 +44,8 @@ impl Site<'_> {
         }
     }
 
-    fn key_plugin(self, part: KeyPart, key: &EncryptionKey, managed_hsm: bool) -> Value {
+    fn key_plugin(self, part: KeyPart, arguments: &[String]) -> Value {
         let template = &self.inputs.templates.canary;
-        let mut arguments = vec![
-            "kms".to_owned(),
-            format!("--keyvault-name={}", key.vault),
-            format!("--key-name={}", key.name),
-            format!("--key-version={}", key.version),
-            format!("--listen-addr={}", part.endpoint()),
-            format!("--healthz-port={}", part.health_port()),
-            format!("--metrics-addr={}", part.metrics_port()),
-            "--healthz-path=/healthz".to_owned(),
-            "--config-file-path=/etc/kubernetes/azure.json".to_owned(),
-            "-v=1".to_owned(),
-        ];
-        arguments.extend(managed_hsm.then(|| "--managed-hsm".to_owned()));
-        // The layout of the plugin that the reference runs here.
-        arguments.push("--ciphertext-layout=openshift".to_owned());
         let mut container = container(template, part.container());
         container.insert("args".to_owned(), json!(arguments));
         if !template.env.is_empty() {
@@ -81,4 +71,19 @@ impl Site<'_> {
             .insert("resources".to_owned(), json!({"requests": {"cpu": "10m", "memory": "10Mi"}}));
         Value::Object(container)
     }
+}
+
+fn key_plugin_arguments(part: KeyPart, key: &EncryptionKey, config: &str) -> Vec<String> {
+    vec![
+        "kms".to_owned(),
+        format!("--keyvault-name={}", key.vault),
+        format!("--key-name={}", key.name),
+        format!("--key-version={}", key.version),
+        format!("--listen-addr={}", part.endpoint()),
+        format!("--healthz-port={}", part.health_port()),
+        format!("--metrics-addr={}", part.metrics_port()),
+        "--healthz-path=/healthz".to_owned(),
+        format!("--config-file-path={config}"),
+        "-v=1".to_owned(),
+    ]
 }
