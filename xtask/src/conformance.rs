@@ -54,10 +54,12 @@ pub(crate) enum Suite {
     Interop,
     /// The chart on a real node, with pods of a real kubelet
     Node,
+    /// kube-apiserver and upstream's KMS plugin on ours
+    Kms,
 }
 
 impl Suite {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Go,
         Self::Python,
         Self::Rust,
@@ -68,6 +70,7 @@ impl Suite {
         Self::Csi,
         Self::Interop,
         Self::Node,
+        Self::Kms,
     ];
     /// The suites that run on a subscription as well.
     const LIVE: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
@@ -84,6 +87,7 @@ impl Suite {
             Self::Csi => "csi",
             Self::Interop => "interop",
             Self::Node => "node",
+            Self::Kms => "kms",
         }
     }
 }

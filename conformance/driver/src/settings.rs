@@ -1,5 +1,6 @@
 //! From arguments and environment to the trials of a suite.
 
+mod on_api_server;
 mod on_kubernetes;
 
 use std::any::Any;
@@ -79,6 +80,7 @@ enum Suite {
     Csi,
     Interop,
     Node,
+    Kms,
     /// No suite of judges: numbers for `cargo xtask bench node`
     Measure,
 }
@@ -87,6 +89,7 @@ enum Suite {
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Clients(Clients),
+    Kms,
     Kubernetes(on_kubernetes::Suite),
 }
 
@@ -110,6 +113,7 @@ impl Suite {
             Self::Csi => Kind::Kubernetes(on_kubernetes::Suite::Csi),
             Self::Interop => Kind::Kubernetes(on_kubernetes::Suite::Interop),
             Self::Node => Kind::Kubernetes(on_kubernetes::Suite::Node),
+            Self::Kms => Kind::Kms,
             Self::Measure => Kind::Kubernetes(on_kubernetes::Suite::Measure),
         }
     }
@@ -160,6 +164,10 @@ pub(crate) enum SetupError {
     Class(#[source] ParameterProblems),
     #[error("the HostedCluster runs no component")]
     NoComponent,
+    #[error("the HostedCluster encrypts its Secrets with no key")]
+    NoKey,
+    #[error("the identities of the suite could not be prepared: {said}")]
+    Identities { said: String },
 }
 
 impl SetupError {
@@ -203,7 +211,8 @@ pub(crate) fn prepare(
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
     match arguments.suite.kind() {
         Kind::Clients(suite) => prepare_clients(suite, arguments, environment, runtime),
-        Kind::Kubernetes(_) if arguments.live => Err(SetupError::NotLive),
+        Kind::Kms | Kind::Kubernetes(_) if arguments.live => Err(SetupError::NotLive),
+        Kind::Kms => on_api_server::prepare(arguments, &runtime),
         Kind::Kubernetes(suite) => on_kubernetes::prepare(suite, arguments, &runtime),
     }
 }

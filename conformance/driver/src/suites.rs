@@ -5,6 +5,7 @@ mod clients;
 pub(crate) mod csi;
 pub(crate) mod go;
 pub(crate) mod interop;
+pub(crate) mod kms;
 pub(crate) mod measure;
 pub(crate) mod node;
 pub(crate) mod python;

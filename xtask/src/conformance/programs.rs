@@ -61,6 +61,10 @@ pub(super) fn flags(
             tool("lanyard-image", &image::build_default(house)?.archive),
             tool("witness-image", &build_witness(house)?),
         ],
+        Suite::Kms => vec![
+            node(house, kubernetes)?,
+            tool("kubernetes-kms", &go("kubernetes-kms")?.join("kubernetes-kms")),
+        ],
     })
 }
 

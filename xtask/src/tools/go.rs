@@ -45,7 +45,7 @@ const DRIVER_PROGRAMS: &[(&str, &str)] = &[(
 const DRIVER_STAMPS: &[(&str, &str)] =
     &[("sigs.k8s.io/secrets-store-csi-driver/pkg/version.BuildVersion", "{version}")];
 
-pub(super) const RECIPES: [Recipe; 9] = [
+pub(super) const RECIPES: [Recipe; 10] = [
     Recipe {
         name: "etcd",
         module: "go.etcd.io/etcd/server/v3",
@@ -119,6 +119,13 @@ pub(super) const RECIPES: [Recipe; 9] = [
             "github.com/Azure/secrets-store-csi-driver-provider-azure/pkg/version.BuildVersion",
             "{version}",
         )],
+        on_demand: false,
+    },
+    Recipe {
+        name: "kubernetes-kms",
+        module: "github.com/Azure/kubernetes-kms",
+        programs: &[("kubernetes-kms", "github.com/Azure/kubernetes-kms/cmd/server")],
+        stamps: &[("github.com/Azure/kubernetes-kms/pkg/version.BuildVersion", "{version}")],
         on_demand: false,
     },
     // The driver's end-to-end provider is a module that no proxy serves; the mock server that
