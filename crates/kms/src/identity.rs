@@ -63,7 +63,7 @@ impl IdentityError {
 /// # Errors
 ///
 /// [`IdentityError`] where settings are missing or malformed. A credential file that cannot be read
-/// yet is no error: see [`LateFile`].
+/// yet is no error: it is read again with each request for a token, until it can be.
 pub async fn credential(
     configuration: Configuration,
     ways: IdentityWays,

@@ -82,8 +82,8 @@ pub struct VaultKey {
     url: String,
 }
 
-/// The first version with which both plugins speak that has not been retired is older; the
-/// operations are the same in all of them.
+/// Any version since 2016-10-01 has the two operations, and they are the same in all of them; this
+/// one is served in every cloud.
 const API_VERSION: &str = "7.4";
 
 impl VaultKey {
@@ -221,10 +221,16 @@ fn refusal(status: u16, response: &RawResponse) -> VaultError {
 
 #[cfg(test)]
 mod tests {
-    use azure_core::http::StatusCode;
-    use azure_core::http::headers::Headers;
+    use azure_core::credentials::{AccessToken, TokenRequestOptions};
+    use azure_core::http::headers::{AUTHORIZATION, Headers};
+    use azure_core::http::{AsyncRawResponse, Body, HttpClient, StatusCode};
+    use azure_core::time::OffsetDateTime;
+    use lanyard_azure::{RetryPolicy, TransportSettings};
+    use lanyard_clock::SystemClock;
+    use parking_lot::Mutex;
 
     use super::*;
+    use crate::software::pinned;
 
     fn answered(status: u16, body: &'static str) -> Result<KeyResult, VaultError> {
         let mut headers = Headers::new();
@@ -284,5 +290,79 @@ mod tests {
     fn what_the_vault_wants_to_be_waited_for_is_kept() {
         let error = answered(429, "").unwrap_err();
         assert_eq!(error.passes(), Some(std::time::Duration::from_secs(7)));
+    }
+
+    /// Answers one reply to everything, and keeps what was asked.
+    #[derive(Debug)]
+    struct Recorder {
+        asked: Mutex<Vec<(String, String, Vec<u8>)>>,
+        status: u16,
+        body: &'static str,
+    }
+
+    #[async_trait]
+    impl HttpClient for Recorder {
+        async fn execute_request(&self, request: &Request) -> azure_core::Result<AsyncRawResponse> {
+            let header = request.headers().get_optional_str(&AUTHORIZATION).unwrap_or_default();
+            let Body::Bytes(body) = request.body() else { panic!("the body is a stream") };
+            let line = format!("{} {}", request.method(), request.url());
+            self.asked.lock().push((line, header.to_owned(), body.to_vec()));
+            let status = StatusCode::from(self.status);
+            Ok(AsyncRawResponse::from_bytes(status, Headers::new(), self.body))
+        }
+    }
+
+    #[derive(Debug)]
+    struct OneToken;
+
+    #[async_trait]
+    impl TokenCredential for OneToken {
+        async fn get_token(
+            &self,
+            scopes: &[&str],
+            _options: Option<TokenRequestOptions<'_>>,
+        ) -> azure_core::Result<AccessToken> {
+            let token = format!("token for {}", scopes.join(" "));
+            Ok(AccessToken::new(token, OffsetDateTime::UNIX_EPOCH))
+        }
+    }
+
+    fn vault(status: u16, body: &'static str) -> (VaultKey, Arc<Recorder>) {
+        let recorder = Arc::new(Recorder { asked: Mutex::default(), status, body });
+        let client: Arc<dyn HttpClient> = Arc::<Recorder>::clone(&recorder);
+        let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
+        let settings = TransportSettings { retry, ..TransportSettings::default() };
+        let transport = Transport::over(client, &settings, SystemClock::shared());
+        (VaultKey::new(&pinned(), Arc::new(OneToken), &transport), recorder)
+    }
+
+    #[tokio::test]
+    async fn an_operation_is_one_request_with_the_token_of_the_vaults_service() {
+        let (vault, recorder) = vault(200, r#"{"kid":"k","value":"AAEC"}"#);
+        let decrypt = KeyOperation::Decrypt;
+        let result = vault.operate(decrypt, Algorithm::Rsa15, "QUJD").await.unwrap();
+        assert_eq!(&**result.value, "AAEC");
+        let asked = recorder.asked.lock();
+        let [(line, authorization, body)] = asked.as_slice() else { panic!("{asked:?}") };
+        let url = "https://example.vault.azure.net/keys/mykey/ABCD/decrypt?api-version=7.4";
+        assert_eq!(line, &format!("POST {url}"));
+        assert_eq!(authorization, "Bearer token for https://vault.azure.net/.default");
+        let body: serde_json::Value = serde_json::from_slice(body).unwrap();
+        assert_eq!(body, serde_json::json!({ "alg": "RSA1_5", "value": "QUJD" }));
+    }
+
+    #[tokio::test]
+    async fn no_error_shows_the_value_or_the_token() {
+        for (status, body) in [(200, "planted-value"), (400, "Bearer eyJhbGciOiJub25lIn0.e30.c2ln")]
+        {
+            let (vault, recorder) = vault(status, body);
+            let asked = vault.operate(KeyOperation::Encrypt, Algorithm::RsaOaep256, "cGxhbnRlZA");
+            let error = asked.await.unwrap_err();
+            let told = format!("{error} {error:?}");
+            for secret in ["cGxhbnRlZA", "planted-value", "eyJ", "token for"] {
+                assert!(!told.contains(secret), "{told}");
+            }
+            assert_eq!(recorder.asked.lock().len(), 1, "the plugin repeats, not the transport");
+        }
     }
 }
