@@ -15,6 +15,9 @@ use tokio::runtime::Runtime;
 use crate::suite::Stage;
 use crate::suite::world::{WorldError, client, install};
 
+/// The user as whom the operator signs in: it has the rights of its chart.
+pub(crate) const OPERATOR: &str = "lanyard-operator";
+
 /// Judge the operator and its kinds.
 #[derive(Debug, Parser)]
 #[command(name = "lanyard-conformance-operator")]
@@ -70,7 +73,8 @@ pub(crate) fn prepare(arguments: &Arguments) -> Result<Stage, SetupError> {
     let example: Value = load_yaml(&arguments.hosted_cluster)?;
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
     let options =
-        ControlPlaneOptions::new(arguments.etcd.clone(), arguments.kube_apiserver.clone());
+        ControlPlaneOptions::new(arguments.etcd.clone(), arguments.kube_apiserver.clone())
+            .user(OPERATOR);
     let plane = Arc::new(runtime.block_on(ControlPlane::start(options))?);
     let client = runtime.block_on(async {
         let client = client(&plane, ControlPlane::ADMINISTRATOR).await?;

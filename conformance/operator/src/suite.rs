@@ -1,5 +1,6 @@
 //! The cases, by subject. A new subject is a module with a function `trials`, and a row below.
 
+mod operator;
 mod preservation;
 mod schema;
 pub(crate) mod world;
@@ -30,7 +31,8 @@ pub(crate) struct Stage {
 
 /// Every case of every subject.
 pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
-    let subjects: [fn(&Stage) -> Vec<Trial>; 2] = [schema::trials, preservation::trials];
+    let subjects: [fn(&Stage) -> Vec<Trial>; 3] =
+        [schema::trials, preservation::trials, operator::trials];
     subjects.iter().flat_map(|trials| trials(stage)).collect()
 }
 

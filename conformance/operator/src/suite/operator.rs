@@ -1,0 +1,16 @@
+//! The operator itself, in this process, at the real API server, with the rights of its chart.
+
+mod beside;
+mod converge;
+mod faults;
+mod replicas;
+mod running;
+
+use libtest_mimic::Trial;
+
+use super::Stage;
+
+pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+    let subjects = [converge::trials, beside::trials, replicas::trials, faults::trials];
+    subjects.iter().flat_map(|trials| trials(stage)).collect()
+}

@@ -1,0 +1,359 @@
+//! An operator that runs, and what it asks of the API server.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task;
+use std::time::Duration;
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Config;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use lanyard_clock::{Clock, SystemClock};
+use lanyard_cluster::SharedControlPlane;
+use lanyard_desired::forecast::Policy;
+use lanyard_desired::objects::VolumeRefresh;
+use lanyard_desired::templates::WorkloadTemplates;
+use lanyard_kubernetes::KubernetesApi;
+use lanyard_operator::rights::cluster_rights;
+use lanyard_operator::{LeaseSettings, Operator, OperatorSettings, Role};
+use lanyard_telemetry::Readiness;
+use lanyard_vocabulary::Hop;
+use libtest_mimic::Failed;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tower::util::MapRequestLayer;
+use tower::{Layer, Service};
+
+use crate::settings::OPERATOR;
+use crate::suite::world::{Kind, World};
+
+/// An operator that runs.
+pub(super) struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    asked: Asked,
+}
+
+/// What an operator asked, and whether its way to the API server is open.
+#[derive(Clone, Default)]
+pub(super) struct Asked {
+    lines: Arc<Mutex<Vec<String>>>,
+    cut: Arc<AtomicBool>,
+}
+
+impl Running {
+    /// Starts an operator with the rights of its chart.
+    pub(super) async fn start(
+        world: &World,
+        change: impl FnOnce(&mut OperatorSettings),
+    ) -> Result<Self, Failed> {
+        Self::start_with(world, change, async || Ok(())).await
+    }
+
+    /// The same, and something is done between the grant of the rights and the start.
+    pub(super) async fn start_with(
+        world: &World,
+        change: impl FnOnce(&mut OperatorSettings),
+        between: impl AsyncFnOnce() -> Result<(), Failed>,
+    ) -> Result<Self, Failed> {
+        let mut settings = OperatorSettings {
+            role: Role::All,
+            workers: 4,
+            leases: None,
+            vault_reader: None,
+            managed_service: None,
+            templates: Arc::new(WorkloadTemplates::default()),
+            refresh: VolumeRefresh::Polled,
+            proves: Hop::Granted,
+            policy: Policy::default(),
+            instance: "trial".to_owned(),
+        };
+        change(&mut settings);
+        grant(world, settings.role).await?;
+        between().await?;
+        let asked = Asked::default();
+        let api = asked.api(&world.plane).await?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let operator = Operator::new(api, settings, &Readiness::default());
+        let task = tokio::spawn(operator.run(async move { drop(stopped.await) }));
+        Ok(Self { stop: Some(stop), task, asked })
+    }
+
+    /// What was written about something whose path contains this.
+    pub(super) fn written(&self, part: &str) -> Vec<String> {
+        let lines = self.asked.lines.lock();
+        let is_write = |line: &&String| !line.starts_with("GET ");
+        lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
+    }
+
+    /// Forgets what was asked until now.
+    pub(super) fn forget(&self) {
+        self.asked.lines.lock().clear();
+    }
+
+    /// Cuts or mends its way to the API server: what is asked in between gets no answer.
+    pub(super) fn cut(&self, cut: bool) {
+        self.asked.cut.store(cut, Ordering::SeqCst);
+    }
+
+    /// Ends it as a supervisor does.
+    pub(super) async fn end(mut self) -> Result<(), Failed> {
+        if let Some(stop) = self.stop.take() {
+            stop.send(()).ok();
+        }
+        (&mut self.task).await?;
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Asked {
+    async fn api(&self, plane: &SharedControlPlane) -> Result<KubernetesApi, Failed> {
+        let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(OPERATOR))?;
+        let options = KubeConfigOptions::default();
+        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+        (config.proxy_url, config.default_retry) = (None, false);
+        config.read_timeout = None;
+        let lines = Arc::clone(&self.lines);
+        let write_down = move |request: http::Request<kube::client::Body>| {
+            let path = request.uri().path().to_owned();
+            lines.lock().push(format!("{} {path}", request.method()));
+            request
+        };
+        let builder = ClientBuilder::try_from(config)?
+            .with_layer(&MapRequestLayer::new(write_down))
+            .with_layer(&Cut(Arc::clone(&self.cut)));
+        let client = builder.build();
+        Ok(KubernetesApi::of_client(client, SystemClock::shared()))
+    }
+}
+
+/// Keeps requests from being sent while it is told to.
+#[derive(Clone)]
+struct Cut(Arc<AtomicBool>);
+
+/// A service behind a [`Cut`].
+#[derive(Clone)]
+struct BehindCut<S> {
+    service: S,
+    cut: Arc<AtomicBool>,
+}
+
+impl<S> Layer<S> for Cut {
+    type Service = BehindCut<S>;
+
+    fn layer(&self, service: S) -> BehindCut<S> {
+        BehindCut { service, cut: Arc::clone(&self.0) }
+    }
+}
+
+impl<S, R> Service<R> for BehindCut<S>
+where
+    S: Service<R>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> task::Poll<Result<(), S::Error>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        let cut = Arc::clone(&self.cut);
+        let answer = self.service.call(request);
+        Box::pin(async move {
+            while cut.load(Ordering::SeqCst) {
+                pause(PACE).await;
+            }
+            answer.await
+        })
+    }
+}
+
+/// How leases are held in trials: they must end soon.
+pub(super) fn leases(world: &World, identity: &str, shards: u32) -> LeaseSettings {
+    LeaseSettings {
+        namespace: world.namespace.clone(),
+        name: "lanyard-operator".to_owned(),
+        identity: identity.to_owned(),
+        shards,
+        duration: LEASE,
+    }
+}
+
+/// Gives the operator exactly the rights of its role.
+async fn grant(world: &World, role: Role) -> Result<(), Failed> {
+    let rules: Vec<_> = cluster_rights(role)
+        .chain(lanyard_operator::rights::namespace_rights())
+        .map(|right| {
+            json!({
+                "apiGroups": [right.group],
+                "resources": [right.resource],
+                "verbs": right.verbs,
+                "resourceNames": right.names,
+            })
+        })
+        .collect();
+    let parameters = PatchParams::apply("trial").force();
+    let named = json!({"name": OPERATOR});
+    let roles = Api::<ClusterRole>::all(world.client.clone());
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": named,
+        "rules": rules,
+    });
+    roles.patch(OPERATOR, &parameters, &Patch::Apply(role)).await?;
+    let bindings = Api::<ClusterRoleBinding>::all(world.client.clone());
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": named,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OPERATOR},
+        "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": OPERATOR}],
+    });
+    bindings.patch(OPERATOR, &parameters, &Patch::Apply(binding)).await?;
+    Ok(())
+}
+
+impl World {
+    /// The namespace of the control plane of the example.
+    pub(super) fn room(&self) -> String {
+        format!("{}-harbour", self.namespace)
+    }
+
+    /// Makes the example, changed.
+    pub(super) async fn make_cluster(&self, change: impl FnOnce(&mut Value)) -> Result<(), Failed> {
+        let mut cluster = self.hosted_cluster();
+        change(&mut cluster);
+        let clusters = self.api(&Kind::hosted_cluster());
+        clusters.create(&PostParams::default(), &serde_json::from_value(cluster)?).await?;
+        Ok(())
+    }
+
+    /// Changes the example as a person with kubectl would.
+    pub(super) async fn patch_cluster(&self, patch: Value) -> Result<(), Failed> {
+        let parameters =
+            PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
+        let clusters = self.api(&Kind::hosted_cluster());
+        clusters.patch("harbour", &parameters, &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    /// The objects of a kind in the namespace of the control plane.
+    pub(super) fn made(&self, kind: &Kind) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), &self.room(), kind.resource())
+    }
+
+    /// How many objects of a kind are in the namespace of the control plane.
+    pub(super) async fn count(&self, kind: &Kind) -> Result<usize, Failed> {
+        Ok(self.made(kind).list(&ListParams::default()).await?.items.len())
+    }
+
+    /// The HostedCluster as it is.
+    pub(super) async fn cluster(&self) -> Result<Value, Failed> {
+        let cluster = self.api(&Kind::hosted_cluster()).get("harbour").await?;
+        Ok(serde_json::to_value(cluster)?)
+    }
+
+    /// What is told about its identities; null where nothing is.
+    pub(super) async fn told(&self) -> Result<Value, Failed> {
+        let told = self.api(&Kind::hosted_cluster_identities()).get_opt("harbour").await?;
+        Ok(told.map(serde_json::to_value).transpose()?.unwrap_or_default())
+    }
+
+    /// Waits until the example has everything and everything is told.
+    pub(super) async fn until_made(&self) -> Result<(), Failed> {
+        eventually("nine classes, ten deployments and a status", async || {
+            let classes = self.count(&classes()).await?;
+            let deployments = self.count(&deployments()).await?;
+            let identities = self.told().await?["status"]["identities"].as_array().map(Vec::len);
+            Ok(classes == 9 && deployments >= 9 && identities == Some(9))
+        })
+        .await
+    }
+
+    /// Takes the example away, where a trial has not done so.
+    pub(super) async fn clear(&self) -> Result<(), Failed> {
+        let clusters = self.api(&Kind::hosted_cluster());
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        if clusters.get_opt("harbour").await?.is_some() {
+            clusters.patch("harbour", &PatchParams::default(), &patch).await?;
+            clusters.delete("harbour", &DeleteParams::default()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// `SecretProviderClass`.
+pub(super) fn classes() -> Kind {
+    Kind::of("secrets-store.csi.x-k8s.io", "v1", "SecretProviderClass", "secretproviderclasses")
+}
+
+/// `Deployment`.
+pub(super) fn deployments() -> Kind {
+    Kind::of("apps", "v1", "Deployment", "deployments")
+}
+
+/// `ConfigMap`.
+pub(super) fn config_maps() -> Kind {
+    Kind::of("", "v1", "ConfigMap", "configmaps")
+}
+
+/// Waits until something is so.
+pub(super) async fn eventually(
+    what: &str,
+    is_so: impl AsyncFn() -> Result<bool, Failed>,
+) -> Result<(), Failed> {
+    let clock = SystemClock::new();
+    let began = clock.monotonic();
+    while !is_so().await? {
+        if clock.monotonic().saturating_sub(began) > PATIENCE {
+            return Err(format!("after {} s: not so: {what}", PATIENCE.as_secs()).into());
+        }
+        pause(PACE).await;
+    }
+    Ok(())
+}
+
+/// Waits until an operator has written nothing about a path for a while.
+pub(super) async fn settle(running: &Running, part: &str) -> Result<(), Failed> {
+    let clock = SystemClock::new();
+    let began = clock.monotonic();
+    let mut count = running.written(part).len();
+    let mut quiet = began;
+    while clock.monotonic().saturating_sub(quiet) < QUIET {
+        pause(PACE).await;
+        let now = running.written(part).len();
+        if now != count {
+            (count, quiet) = (now, clock.monotonic());
+        }
+        if clock.monotonic().saturating_sub(began) > PATIENCE {
+            return Err(
+                format!("it never settles; last: {:?}", running.written(part).last()).into()
+            );
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn pause(duration: Duration) {
+    SystemClock::new().sleep(duration).await;
+}
+
+pub(super) const LEASE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(40);
+const QUIET: Duration = Duration::from_secs(2);
+const PACE: Duration = Duration::from_millis(50);
