@@ -168,8 +168,7 @@ const fn whole(kind: OwnedKind) -> &'static [&'static str] {
     }
 }
 
-/// What we made is ours, and so is a class whose reader both writers would set: the writer of
-/// HostedClusters decides it. A namespace is shared with whoever administers it.
+/// What we made for this cluster is ours. A namespace is shared with whoever administers it.
 fn is_by_right(desired: &DesiredObject, observed: &ObservedObject) -> bool {
     let label = desired
         .value

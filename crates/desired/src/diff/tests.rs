@@ -2,7 +2,7 @@ use serde_json::{Map, json};
 
 use super::compare::merge_for_tests as merge;
 use super::*;
-use crate::fixture::{OWNER_UID, any_changes, changed, inputs, objects_of, valid};
+use crate::fixture::{CONTROL_PLANE, OWNER_UID, any_changes, changed, inputs, objects_of, valid};
 use crate::objects::{Inputs, Writer, desired_objects, reference_shape};
 use crate::templates::WorkloadTemplates;
 use proptest::prelude::*;
@@ -325,6 +325,16 @@ fn a_deployment_that_selects_other_pods_is_made_anew() {
     assert_eq!(server.reconcile(&components), []);
 }
 
+#[test]
+fn another_secret_name_changes_exactly_what_it_is_in() {
+    let mut server = converged(&objects_of(&changed(&[])));
+    let field = format!("{CONTROL_PLANE}/disk/credentialsSecretName");
+    let renamed = objects_of(&changed(&[(field, json!("another"))]));
+    insta::assert_snapshot!(plan_text(&diff(&server.observed(), &renamed, OURS)));
+    server.reconcile(&renamed);
+    assert_eq!(server.reconcile(&renamed), []);
+}
+
 /// The objects of the two writers, each told its own reader.
 fn two_operators(one: Option<&str>, other: Option<&str>) -> [Vec<DesiredObject>; 2] {
     let wire = changed(&[]);
@@ -338,7 +348,7 @@ fn two_operators(one: Option<&str>, other: Option<&str>) -> [Vec<DesiredObject>;
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn the_second_reconcile_writes_nothing(changes in any_changes()) {

@@ -19,6 +19,46 @@ fn what_html_reads_is_escaped_as_go_escapes_it() {
     assert_eq!(go_json(&object), expected);
 }
 
+/// A class of an earlier fixture, whose object had no name.
+#[test]
+fn a_fixture_of_the_reference_hashes_as_it_says() {
+    let class = json!({
+        "apiVersion": "secrets-store.csi.x-k8s.io/v1",
+        "kind": "SecretProviderClass",
+        "metadata": {
+            "annotations": {DESIRED_STATE_HASH: "dropped with its map"},
+            "creationTimestamp": null,
+            "name": "managed-azure-kms",
+            "namespace": "hcp-namespace",
+            "ownerReferences": [{
+                "apiVersion": "hypershift.openshift.io/v1beta1",
+                "blockOwnerDeletion": true,
+                "controller": true,
+                "kind": "HostedControlPlane",
+                "name": "hcp",
+                "uid": "",
+            }],
+            "resourceVersion": "1",
+        },
+        "spec": {
+            "parameters": {
+                "keyvaultName": "test-keyvault",
+                "objects": "\narray:\n  - |\n    objectName: \n    objectEncoding: \n    objectType: secret\n",
+                "tenantId": "00000000-0000-0000-0000-000000000000",
+                "usePodIdentity": "false",
+                "useVMManagedIdentity": "true",
+                "userAssignedIdentityID": "",
+            },
+            "provider": "azure",
+        },
+        "status": {},
+    });
+    assert_eq!(
+        desired_state_hash(&class),
+        "15b4a4a9b93edd31c926e34075d73501bc978dbbeb5c5070647eeba0fcae8143"
+    );
+}
+
 #[test]
 fn what_the_server_writes_does_not_count() {
     let mut live = class("x");

@@ -116,9 +116,9 @@ fn without_stand_ins(text: &str) -> String {
     serde_json::to_value(ByteString(text.into_bytes())).unwrap().as_str().unwrap().to_owned()
 }
 
-/// As read in the reference's fixtures, but for the two configurations of its cloud provider: those
-/// are of the recipe, applied elsewhere to the fixtures' bytes.
-const HASHES: [(&str, &str); 10] = [
+/// The classes and the configuration with the keys as read in the reference's fixtures; of the cloud
+/// configurations by the same recipe, applied by another program to the fixtures' bytes.
+const HASHES: [(&str, &str); 12] = [
     (
         "SecretProviderClass hcp-namespace/managed-azure-network",
         "ab4c90f5f78e557c86e88b5c5af8362d53f6fd73dbc58f112f60ae86791ef835",
@@ -150,6 +150,14 @@ const HASHES: [(&str, &str); 10] = [
     (
         "Secret hcp-namespace/kas-secret-encryption-config",
         "5f27da823645c3158bf3d424e49f6d8fdf87eb9caf8a6fe4f683ebbddbe1037a",
+    ),
+    (
+        "Secret hcp-namespace/azure-disk-csi-config",
+        "0d43c9e062c9a0cab118734d9eeedf20153a38eda5d3e9c129aa63c485331cae",
+    ),
+    (
+        "Secret hcp-namespace/azure-file-csi-config",
+        "b98e1c3ce1aa56b5660de641589357f6bf1009d102ca9343f0e30f434f173bcf",
     ),
     (
         "Secret hcp-namespace/azure-cloud-config",

@@ -105,7 +105,7 @@ fn reader(text: Option<&str>) -> Option<ClientId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn every_consumer_is_told_the_path_that_its_volume_provides(changes in any_changes()) {
