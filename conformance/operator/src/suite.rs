@@ -1,5 +1,6 @@
 //! The cases, by subject. A new subject is a module with a function `trials`, and a row below.
 
+mod canary;
 mod operator;
 mod preservation;
 mod schema;
@@ -31,8 +32,8 @@ pub(crate) struct Stage {
 
 /// Every case of every subject.
 pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
-    let subjects: [fn(&Stage) -> Vec<Trial>; 3] =
-        [schema::trials, preservation::trials, operator::trials];
+    let subjects: [fn(&Stage) -> Vec<Trial>; 4] =
+        [schema::trials, preservation::trials, operator::trials, canary::trials];
     subjects.iter().flat_map(|trials| trials(stage)).collect()
 }
 

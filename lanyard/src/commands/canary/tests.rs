@@ -1,5 +1,7 @@
 use clap::Parser;
 use lanyard_canary::{CanarySettings, CredentialPlace, ProbeSettings};
+use lanyard_desired::objects::{Mode, Owner, VolumeRefresh};
+use lanyard_desired::{Inputs, WorkloadTemplates, desired_objects};
 
 use super::*;
 
@@ -109,4 +111,49 @@ fn the_call_belongs_to_the_cloud_that_is_named() {
     assert_eq!(scope, "https://management.core.usgovcloudapi.net//.default");
     let stack = resolved(&[FILE, "--cloud=AzureStackCloud"]).unwrap_err().to_string();
     assert!(stack.contains("AzureStackCloud has no fixed endpoints"), "{stack}");
+}
+
+#[test]
+fn what_the_operator_renders_for_canaries_is_understood_here() {
+    let wire = include_str!("../../../../examples/hostedcluster.yaml");
+    let wire = lanyard_api::HostedCluster::parse_yaml(wire).unwrap();
+    let cluster = lanyard_desired::validate(&wire).unwrap().hosted_cluster;
+    let inputs = Inputs {
+        wire: &wire,
+        mode: Mode::All,
+        owner: Owner::Blank,
+        vault_reader: None,
+        templates: &WorkloadTemplates::default(),
+        refresh: VolumeRefresh::Polled,
+        private_router: None,
+    };
+    let mut seen = Vec::new();
+    for object in desired_objects(&cluster, &inputs) {
+        let containers = object.value.pointer("/spec/template/spec/containers");
+        for container in containers.and_then(serde_json::Value::as_array).into_iter().flatten() {
+            let Ok(words) = serde_json::from_value::<Vec<String>>(container["args"].clone()) else {
+                continue;
+            };
+            if words.first().map(String::as_str) != Some("canary") {
+                continue;
+            }
+            let line = std::iter::once("lanyard".to_owned()).chain(words);
+            let cli = crate::cli::Cli::try_parse_from(line).unwrap();
+            let crate::cli::Command::Canary(args) = cli.command else {
+                panic!("{:?} is no canary", object.key);
+            };
+            let settings = settings::resolve(&args).unwrap();
+            assert!(settings.call.is_some(), "{}", args.component);
+            seen.push((args.component, settings.probes.len()));
+        }
+    }
+    seen.sort_unstable();
+    let probes = |component| match component {
+        Component::ControlPlaneOperator => 2,
+        Component::Kms => 1,
+        _ => 0,
+    };
+    let mut expected: Vec<_> = Component::ALL.map(|it| (it, probes(it))).into();
+    expected.sort_unstable();
+    assert_eq!(seen, expected);
 }

@@ -1,0 +1,183 @@
+//! What a canary writes to its own pod, with the rights that it has and none more.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use lanyard_api::CanaryFacts;
+use lanyard_canary::{FactsTeller, PodAnnotation, TellError};
+use lanyard_clock::SystemClock;
+use lanyard_cluster::ControlPlane;
+use lanyard_desired::workload::CANARY_ACCOUNT;
+use lanyard_kubernetes::KubernetesApi;
+use libtest_mimic::{Failed, Trial};
+use serde_json::{Value, json};
+
+use super::world::World;
+use super::{Stage, expect_same, trial};
+
+pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+    vec![
+        trial(stage, "canary::facts_are_one_key_of_its_own_pod", annotated),
+        trial(stage, "canary::each_of_its_two_verbs_is_needed", verbs),
+    ]
+}
+
+const POD: &str = "canary-1";
+
+/// A canary's pod, its account with these verbs for pods, and what it writes with.
+struct Canary {
+    client: Client,
+    annotation: PodAnnotation,
+}
+
+impl Canary {
+    async fn make(world: &World, verbs: &[&str]) -> Result<Self, Failed> {
+        let namespace = &world.namespace;
+        let named = |name: &str| json!({"name": name, "namespace": namespace});
+        create::<ServiceAccount>(world, json!({"metadata": named(CANARY_ACCOUNT)})).await?;
+        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
+        create::<Role>(world, json!({"metadata": named(CANARY_ACCOUNT), "rules": rules})).await?;
+        let role = json!({
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": CANARY_ACCOUNT,
+        });
+        let account = json!({
+            "kind": "ServiceAccount", "name": CANARY_ACCOUNT, "namespace": namespace,
+        });
+        let binding =
+            json!({"metadata": named(CANARY_ACCOUNT), "roleRef": role, "subjects": [account]});
+        create::<RoleBinding>(world, binding).await?;
+        let mut pod = json!({"metadata": named(POD)});
+        pod["metadata"]["annotations"] = json!({"somebody": "else's"});
+        pod["spec"] = json!({
+            "serviceAccountName": CANARY_ACCOUNT,
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "canary", "image": "lanyard"}],
+        });
+        create::<Pod>(world, pod).await?;
+        let client = of_account(world).await?;
+        let api = KubernetesApi::of_client(client.clone(), SystemClock::shared());
+        let annotation = PodAnnotation::new(api, namespace, POD);
+        let canary = Self { client, annotation };
+        canary.bound(verbs).await?;
+        Ok(canary)
+    }
+
+    /// Waits until the authorizer knows of the binding, which it hears of by a watch.
+    async fn bound(&self, verbs: &[&str]) -> Result<(), Failed> {
+        let clock = SystemClock::shared();
+        for _ in 0..100 {
+            let known = match verbs {
+                ["patch"] => !is_refused(&self.annotation.apply_facts(&facts("disk")).await),
+                _ => !is_refused(&self.annotation.fetch_facts().await),
+            };
+            if known {
+                return Ok(());
+            }
+            clock.sleep(Duration::from_millis(50)).await;
+        }
+        Err("the rights of the account did not come into force".into())
+    }
+}
+
+async fn create<T>(world: &World, object: Value) -> Result<(), Failed>
+where
+    T: kube::Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+        + serde::Serialize
+        + serde::de::DeserializeOwned
+        + Clone
+        + std::fmt::Debug,
+{
+    let api = Api::<T>::namespaced(world.client.clone(), &world.namespace);
+    api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
+    Ok(())
+}
+
+/// A client that the API server takes for the account of canaries.
+async fn of_account(world: &World) -> Result<Client, Failed> {
+    let kubeconfig = Kubeconfig::read_from(world.plane.kubeconfig(ControlPlane::ADMINISTRATOR))?;
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    config.proxy_url = None;
+    let account = format!("system:serviceaccount:{}:{CANARY_ACCOUNT}", world.namespace);
+    config.auth_info.impersonate = Some(account);
+    Ok(Client::try_from(config)?)
+}
+
+fn facts(component: &str) -> CanaryFacts {
+    CanaryFacts {
+        component: component.to_owned(),
+        last_good_hop: Some("granted".to_owned()),
+        ..CanaryFacts::default()
+    }
+}
+
+fn is_refused<T>(outcome: &Result<T, TellError>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.message.contains("HTTP 403"))
+}
+
+async fn annotated(world: World) -> Result<(), Failed> {
+    let canary = Canary::make(&world, &["get", "patch"]).await?;
+    expect_same("the facts before", canary.annotation.fetch_facts().await?, None)?;
+    canary.annotation.apply_facts(&facts("disk")).await?;
+    canary.annotation.apply_facts(&facts("file")).await?;
+    expect_same("the facts", canary.annotation.fetch_facts().await?, Some(facts("file")))?;
+
+    let pods = Api::<Pod>::namespaced(world.client.clone(), &world.namespace);
+    let pod = pods.get(POD).await?;
+    let annotations = pod.metadata.annotations.unwrap_or_default();
+    expect_same(
+        "what others wrote",
+        annotations.get("somebody").map(String::as_str),
+        Some("else's"),
+    )?;
+    let entries = pod.metadata.managed_fields.unwrap_or_default();
+    let ours = entries.iter().find(|entry| entry.manager.as_deref() == Some("lanyard-canary"));
+    let ours = ours.and_then(|entry| entry.fields_v1.clone()).ok_or("no fields are ours")?;
+    let key = format!("f:{}", CanaryFacts::ANNOTATION);
+    let one_key = json!({"f:metadata": {"f:annotations": {key: {}}}});
+    expect_same("the fields that are ours", ours.0, one_key)?;
+
+    // Nothing else is open to it.
+    let pods = Api::<Pod>::namespaced(canary.client.clone(), &world.namespace);
+    let secrets = Api::<Secret>::namespaced(canary.client, &world.namespace);
+    let refused = |outcome: Option<kube::Error>| match outcome {
+        Some(kube::Error::Api(status)) if status.code == 403 => Ok(()),
+        other => Err(Failed::from(format!("it was not refused: {other:?}"))),
+    };
+    refused(pods.list(&ListParams::default()).await.err())?;
+    refused(secrets.list(&ListParams::default()).await.err())?;
+    let patch = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
+    let status = pods.patch_status(POD, &PatchParams::default(), &patch).await;
+    refused(status.err())
+}
+
+async fn verbs(world: World) -> Result<(), Failed> {
+    for missing in ["get", "patch"] {
+        let held: Vec<_> = ["get", "patch"].into_iter().filter(|verb| *verb != missing).collect();
+        let canary = Canary::make(&world, &held).await?;
+        let looked = canary.annotation.fetch_facts().await;
+        expect_same("a look is refused", is_refused(&looked), missing == "get")?;
+        let wrote = canary.annotation.apply_facts(&facts("disk")).await;
+        expect_same("a write is refused", is_refused(&wrote), missing == "patch")?;
+        for error in [looked.err(), wrote.err()].into_iter().flatten() {
+            let says = error.hint.contains("get and patch pods");
+            expect_same("the hint names the verbs", says, true)?;
+        }
+        clear(&world).await?;
+    }
+    Ok(())
+}
+
+async fn clear(world: &World) -> Result<(), Failed> {
+    let (client, namespace) = (world.client.clone(), &world.namespace);
+    let now = kube::api::DeleteParams::default().grace_period(0);
+    Api::<Pod>::namespaced(client.clone(), namespace).delete(POD, &now).await?;
+    Api::<RoleBinding>::namespaced(client.clone(), namespace).delete(CANARY_ACCOUNT, &now).await?;
+    Api::<Role>::namespaced(client.clone(), namespace).delete(CANARY_ACCOUNT, &now).await?;
+    Api::<ServiceAccount>::namespaced(client, namespace).delete(CANARY_ACCOUNT, &now).await?;
+    Ok(())
+}
