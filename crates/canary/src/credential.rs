@@ -87,21 +87,18 @@ impl LoadObserver for Observer {
     }
 
     fn kept(&self, reason: &KeepReason) {
-        match reason {
-            KeepReason::Failed(error) => {
-                let trouble = Trouble::of_file(error, true);
-                // A file that cannot be read is reported each time, and is news once.
-                self.0.send_if_modified(|loads| {
-                    let is_news = loads.trouble.as_ref().is_none_or(|it| !it.is_same(&trouble));
-                    loads.trouble = Some(trouble);
-                    is_news
-                });
-            }
+        let KeepReason::Failed(error) = reason else {
             // It is reported by who publishes the file, and what is in use stays.
-            _ => {
-                let reason = reason.word();
-                tracing::warn!(reason, "the credential file holds an older version");
-            }
-        }
+            let reason = reason.word();
+            tracing::warn!(reason, "the credential file holds an older version");
+            return;
+        };
+        let trouble = Trouble::of_file(error, true);
+        // A file that cannot be read is reported each time, and is news once.
+        self.0.send_if_modified(|loads| {
+            let is_news = loads.trouble.as_ref().is_none_or(|it| !it.is_same(&trouble));
+            loads.trouble = Some(trouble);
+            is_news
+        });
     }
 }

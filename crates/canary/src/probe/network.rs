@@ -1,6 +1,6 @@
 //! Whether the network that a hosted cluster names is there, in one region.
 
-use lanyard_azure::{ArmClient, CallError, Reply};
+use lanyard_azure::{ArmClient, Reply};
 use lanyard_vocabulary::ArmResourceId;
 
 use super::Made;
@@ -32,7 +32,7 @@ impl NetworkPlace {
         for (title, id, version) in self.parts() {
             match arm.fetch(id.as_str(), version).await {
                 Ok(reply) => found.push((title, id, location(&reply))),
-                Err(error) => return refused(&error),
+                Err(error) => return Made::refused(&error),
             }
         }
         judge(&found)
@@ -45,10 +45,6 @@ impl NetworkPlace {
             ("resource group", &self.resource_group, GROUPS_VERSION),
         ]
     }
-}
-
-fn refused(error: &CallError) -> Made {
-    Made::refused(error)
 }
 
 fn location(reply: &Reply) -> Option<String> {
