@@ -24,7 +24,7 @@ use crate::error::{VaultError, VaultReply};
 use crate::key::{PinnedKey, VaultKind};
 use crate::vault::{KeyOperation, KeyOperations, KeyResult};
 
-/// Made by both other plugins from one software key.
+/// One software key, and ciphertexts that the other plugins decrypt.
 pub(crate) fn vector() -> Value {
     serde_json::from_str(include_str!("../fixtures/vector.json")).unwrap()
 }

@@ -10,8 +10,7 @@ const COMMAND: &str = "kms";
 /// after `--`.
 pub(crate) fn go_arguments(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<_> = arguments.collect();
-    let command = all.iter().skip(1).position(|it| !it.as_encoded_bytes().starts_with(b"-"));
-    let Some(command) = command.map(|at| at + 1).filter(|at| all[*at] == COMMAND) else {
+    let Some(command) = place_of_command(&all).filter(|at| all[*at] == COMMAND) else {
         return all;
     };
     for argument in all.iter_mut().skip(command + 1).take_while(|it| *it != "--") {
@@ -23,6 +22,16 @@ pub(crate) fn go_arguments(arguments: impl Iterator<Item = OsString>) -> Vec<OsS
     }
     all
 }
+
+/// Where the command stands: behind the flags of all commands, and behind their values.
+fn place_of_command(all: &[OsString]) -> Option<usize> {
+    let is_flag = |it: &OsString| it.as_encoded_bytes().starts_with(b"-");
+    let is_value = |at: usize| WITH_VALUES.iter().any(|flag| all[at - 1] == *flag);
+    (1..all.len()).find(|at| !is_flag(&all[*at]) && !is_value(*at))
+}
+
+/// The flags of all commands that take the next argument for their value.
+const WITH_VALUES: [&str; 2] = ["--log", "--log-format"];
 
 /// Whether it is a flag of more than one letter behind one dash. The value of a flag that begins so
 /// would be taken for one: Go reads it as the value, so it has to be written as `--flag=-value`.
@@ -48,6 +57,8 @@ mod tests {
             ("lanyard kms -key-name=k -v=1 -h", "lanyard kms --key-name=k -v=1 -h"),
             ("lanyard kms -key-name k --v 1", "lanyard kms --key-name k --v 1"),
             ("lanyard --log=info kms -managed-hsm", "lanyard --log=info kms --managed-hsm"),
+            ("lanyard --log kms kms -managed-hsm", "lanyard --log kms kms --managed-hsm"),
+            ("lanyard node kms -managed-hsm", "lanyard node kms -managed-hsm"),
             ("lanyard kms -- -key-name", "lanyard kms -- -key-name"),
             ("lanyard kms -key-name=-x", "lanyard kms --key-name=-x"),
             ("lanyard node -key-name=k", "lanyard node -key-name=k"),

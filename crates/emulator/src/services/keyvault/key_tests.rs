@@ -8,7 +8,7 @@ use crate::request::Reply;
 use crate::seed::tests::{nine, token};
 use crate::testing::{Probe, body};
 
-/// Made by two other plugins, from one software key; the plugin's crate reads it too.
+/// One software key, and ciphertexts that KMS plugins decrypt; the crate of ours reads it too.
 const VECTOR: &str = include_str!("../../../../kms/fixtures/vector.json");
 const HOST: &str = "demo-kms.vault.azure.net";
 const AUDIENCE: &str = "https://vault.azure.net";
