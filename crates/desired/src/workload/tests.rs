@@ -209,6 +209,52 @@ fn operators_that_render_consumers_are_told_names_where_they_have_a_template() {
     );
 }
 
+/// A template with one container.
+fn template(deployment: &str, container: &str) -> String {
+    format!(
+        "  {deployment}: {{spec: {{selector: {{matchLabels: {{app: x}}}}, template: {{metadata: {{labels: {{app: x}}}}, spec: {{containers: [{{name: {container}, image: x}}]}}}}}}}}\n"
+    )
+}
+
+#[test]
+fn components_of_templates_get_the_variables_that_canaries_do_without() {
+    let reader = "7a1c0e94-3d52-4b8f-a6e7-90f4d2b5c831";
+    let reader = json!({"name": "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", "value": reader});
+    let cases = [
+        (
+            "control-plane-operator",
+            "control-plane-operator",
+            json!([reader, {"name": "MANAGED_SERVICE", "value": "ARO-HCP"}]),
+        ),
+        ("capi-provider", "manager", json!([reader])),
+        (
+            "azure-disk-csi-driver-controller",
+            "csi-driver",
+            json!([{"name": "AZURE_CREDENTIAL_FILE", "value": "/etc/kubernetes/cloud.conf"}]),
+        ),
+    ];
+    for (deployment, name, expected) in cases {
+        let templates = format!("deployments:\n{}", template(deployment, name));
+        let deployments = deployments(&[], &templates);
+        assert_eq!(container(&deployments[deployment], name)["env"], expected, "{deployment}");
+    }
+}
+
+#[test]
+fn a_plugin_that_a_template_has_is_kept_and_gets_its_volumes() {
+    let plugin = "containers: [{name: azure-kms-provider-active, image: own}, {name:";
+    let templates = format!("deployments:\n{}", template("kube-apiserver", "kube-apiserver"))
+        .replace("containers: [{name:", plugin);
+    let deployment = deployments(&[], &templates).remove("kube-apiserver").unwrap();
+    let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    assert_eq!(containers.len(), 2);
+    let plugin = container(&deployment, "azure-kms-provider-active");
+    assert_eq!(plugin["image"], "own");
+    let mounts = plugin["volumeMounts"].as_array().unwrap();
+    let paths: Vec<_> = mounts.iter().map(|mount| mount["mountPath"].as_str().unwrap()).collect();
+    assert_eq!(paths, ["/mnt/certs", "/etc/kubernetes", "/opt"]);
+}
+
 #[test]
 fn a_managed_hsm_is_tried_at_its_own_host_and_not_called_with_roles_of_a_vault() {
     let kind = (format!("{KMS}/keyVaultType"), json!("ManagedHSM"));
