@@ -56,10 +56,12 @@ pub(crate) enum Suite {
     Node,
     /// kube-apiserver and upstream's KMS plugin on ours
     Kms,
+    /// Both charts on a real node: a HostedCluster, its nine identities, and their canaries
+    HostedCluster,
 }
 
 impl Suite {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Go,
         Self::Python,
         Self::Rust,
@@ -71,6 +73,7 @@ impl Suite {
         Self::Interop,
         Self::Node,
         Self::Kms,
+        Self::HostedCluster,
     ];
     /// The suites that run on a subscription as well.
     const LIVE: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
@@ -88,6 +91,7 @@ impl Suite {
             Self::Interop => "interop",
             Self::Node => "node",
             Self::Kms => "kms",
+            Self::HostedCluster => "hosted-cluster",
         }
     }
 }

@@ -5,7 +5,7 @@
 - --templates=/etc/lanyard/workloads/workloads.yaml
 - --shards={{ int .Values.shards }}
 - --workers={{ int .Values.workers }}
-- --metrics-addr=:{{ int .Values.metricsPort }}
+- {{ printf "--metrics-addr=%s" .Values.metricsAddr | quote }}
 {{- if .Values.logFormatJSON }}
 - --log-format-json
 {{- end }}

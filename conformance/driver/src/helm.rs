@@ -1,12 +1,44 @@
-//! Helm, on the chart of the node plugin.
+//! Helm, on the charts of lanyard.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use thiserror::Error;
 
-/// The release that the suites install.
-const RELEASE: &str = "conformance";
+/// A chart of lanyard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Chart {
+    /// The node plugin.
+    Node,
+    /// The operator.
+    Operator,
+}
+
+impl Chart {
+    /// The name of its directory.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Node => "lanyard-node",
+            Self::Operator => "lanyard-operator",
+        }
+    }
+
+    /// The release that the suites install.
+    const fn release(self) -> &'static str {
+        match self {
+            Self::Node => "conformance",
+            Self::Operator => "conformance-operator",
+        }
+    }
+
+    /// The value that no chart can know.
+    const fn repository(self) -> &'static str {
+        match self {
+            Self::Node => "linux.image.repository",
+            Self::Operator => "image.repository",
+        }
+    }
+}
 
 /// Helm did not do as it was told.
 #[derive(Debug, Error)]
@@ -25,7 +57,8 @@ pub(crate) enum HelmError {
 #[derive(Debug, Clone)]
 pub(crate) struct Helm {
     program: PathBuf,
-    chart: PathBuf,
+    chart: Chart,
+    directory: PathBuf,
     kubeconfig: PathBuf,
     /// Where Helm keeps what it would keep at home.
     home: PathBuf,
@@ -35,10 +68,18 @@ impl Helm {
     /// Where the release is installed.
     pub(crate) const NAMESPACE: &str = "kube-system";
 
-    pub(crate) fn new(program: &Path, chart: &Path, kubeconfig: &Path, home: &Path) -> Self {
+    /// Helm for a chart of the repository.
+    pub(crate) fn new(
+        program: &Path,
+        repository: &Path,
+        chart: Chart,
+        kubeconfig: &Path,
+        home: &Path,
+    ) -> Self {
         Self {
             program: program.to_path_buf(),
-            chart: chart.to_path_buf(),
+            chart,
+            directory: repository.join("charts").join(chart.name()),
             kubeconfig: kubeconfig.to_path_buf(),
             home: home.to_path_buf(),
         }
@@ -46,14 +87,14 @@ impl Helm {
 
     /// The directory of the chart's CRDs.
     pub(crate) fn crds(&self) -> String {
-        self.chart.join("files").join("crds").display().to_string()
+        self.directory.join("files").join("crds").display().to_string()
     }
 
     /// `helm lint --strict`, with an image, because the chart cannot know one.
     pub(crate) fn lint(&self) -> Result<(), HelmError> {
-        let chart = self.chart.display().to_string();
-        let image = "linux.image.repository=localhost/lanyard";
-        self.run(&["lint", "--strict", &chart, "--set", image]).map(drop)
+        let chart = self.directory.display().to_string();
+        let image = format!("{}=localhost/lanyard", self.chart.repository());
+        self.run(&["lint", "--strict", &chart, "--set", &image]).map(drop)
     }
 
     /// The objects of a release, without a cluster.
@@ -73,15 +114,23 @@ impl Helm {
 
     /// Removes the release, if there is one, and waits until its objects are gone.
     pub(crate) fn uninstall(&self) -> Result<(), HelmError> {
-        let arguments =
-            ["uninstall", RELEASE, "--namespace", Self::NAMESPACE, "--ignore-not-found", "--wait"];
-        self.run(&arguments).map(drop)
+        let release = self.chart.release();
+        let place = ["--namespace", Self::NAMESPACE];
+        let how = ["--ignore-not-found", "--wait"];
+        self.run(&[&["uninstall", release][..], &place, &how].concat()).map(drop)
     }
 
     fn on_release(&self, verb: &str, values: &Path, more: &[&str]) -> Result<String, HelmError> {
-        let (chart, values) = (self.chart.display().to_string(), values.display().to_string());
-        let mut arguments =
-            vec![verb, RELEASE, &chart, "--namespace", Self::NAMESPACE, "--values", &values];
+        let (chart, values) = (self.directory.display().to_string(), values.display().to_string());
+        let mut arguments = vec![
+            verb,
+            self.chart.release(),
+            &chart,
+            "--namespace",
+            Self::NAMESPACE,
+            "--values",
+            &values,
+        ];
         arguments.extend(more);
         self.run(&arguments)
     }

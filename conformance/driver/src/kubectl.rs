@@ -120,8 +120,16 @@ impl Kubectl {
 
     /// `kubectl` without arguments of its own.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = self.as_people_call_it();
         command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command
+    }
+
+    /// `kubectl` that finds the cluster by its environment: no flag may stand before the name of a
+    /// plugin.
+    pub(crate) fn as_people_call_it(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("KUBECONFIG", &self.kubeconfig);
         // The proxy of the environment knows no cluster on loopback.
         for name in ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"] {
             command.env_remove(name);

@@ -81,6 +81,7 @@ enum Suite {
     Interop,
     Node,
     Kms,
+    HostedCluster,
     /// No suite of judges: numbers for `cargo xtask bench node`
     Measure,
 }
@@ -114,6 +115,7 @@ impl Suite {
             Self::Interop => Kind::Kubernetes(on_kubernetes::Suite::Interop),
             Self::Node => Kind::Kubernetes(on_kubernetes::Suite::Node),
             Self::Kms => Kind::Kms,
+            Self::HostedCluster => Kind::Kubernetes(on_kubernetes::Suite::HostedCluster),
             Self::Measure => Kind::Kubernetes(on_kubernetes::Suite::Measure),
         }
     }

@@ -4,6 +4,7 @@ pub(crate) mod chart;
 mod clients;
 pub(crate) mod csi;
 pub(crate) mod go;
+pub(crate) mod hosted_cluster;
 pub(crate) mod interop;
 pub(crate) mod kms;
 pub(crate) mod measure;

@@ -65,6 +65,11 @@ pub(super) fn flags(
             node(house, kubernetes)?,
             tool("kubernetes-kms", &go("kubernetes-kms")?.join("kubernetes-kms")),
         ],
+        Suite::HostedCluster => vec![
+            node(house, kubernetes)?,
+            tool("helm", &go("helm")?.join("helm")),
+            tool("lanyard-image", &image::build_default(house)?.archive),
+        ],
     })
 }
 

@@ -8,9 +8,9 @@ use tokio::runtime::Runtime;
 
 use super::{Arguments, Prepared, SetupError, load_cluster, place_of};
 use crate::ground::Local;
-use crate::helm::Helm;
+use crate::helm::{Chart, Helm};
 use crate::site::Site;
-use crate::suites::{chart, csi, interop, measure, node};
+use crate::suites::{chart, csi, hosted_cluster, interop, measure, node};
 use crate::toolbox::Toolbox;
 
 /// A suite that runs on a cluster.
@@ -20,6 +20,7 @@ pub(super) enum Suite {
     Csi,
     Interop,
     Node,
+    HostedCluster,
     Measure,
 }
 
@@ -34,7 +35,7 @@ pub(super) fn prepare(
     let ground: Arc<dyn Any> = Arc::<Site>::clone(&site);
     let trials = match suite {
         Suite::Chart => chart::trials(chart::Stage {
-            helm: helm(&arguments.repository, tools, &site)?,
+            helm: helm(arguments, tools, &site, Chart::Node)?,
             site,
             golden: arguments.repository.join("conformance").join("kubernetes").join("chart"),
             bless: arguments.bless,
@@ -42,6 +43,9 @@ pub(super) fn prepare(
         Suite::Csi => csi::trials(&csi_stage(arguments, tools, &site)?)?,
         Suite::Interop => interop::trials(interop_stage(arguments, tools, &site)?),
         Suite::Node => node::trials(node_stage(arguments, tools, &site)?),
+        Suite::HostedCluster => {
+            hosted_cluster::trials(hosted_cluster_stage(arguments, tools, &site)?)
+        }
         Suite::Measure => measure::trials(measure::Stage {
             azure: Arc::new(local_azure(arguments, &site)?),
             lanyard: tools.path("lanyard-released")?.to_path_buf(),
@@ -55,10 +59,15 @@ pub(super) fn prepare(
     Ok(Prepared { trials, ground })
 }
 
-fn helm(repository: &Path, tools: &Toolbox, site: &Site) -> Result<Helm, SetupError> {
-    let chart = repository.join("charts").join("lanyard-node");
+fn helm(
+    arguments: &Arguments,
+    tools: &Toolbox,
+    site: &Site,
+    chart: Chart,
+) -> Result<Helm, SetupError> {
     let home = site.directory().join("helm");
-    Ok(Helm::new(tools.path("helm")?, &chart, site.kubectl.kubeconfig(), &home))
+    let (program, kubeconfig) = (tools.path("helm")?, site.kubectl.kubeconfig());
+    Ok(Helm::new(program, &arguments.repository, chart, kubeconfig, &home))
 }
 
 fn csi_stage(
@@ -113,8 +122,27 @@ fn node_stage(
     };
     let upstream =
         (tools.path("driver-1.6")?.to_path_buf(), tools.path("azure-provider")?.to_path_buf());
-    let helm = helm(&arguments.repository, tools, site)?;
+    let helm = helm(arguments, tools, site, Chart::Node)?;
     let stage = node::Stage::new(Arc::clone(site), azure, helm, images, upstream);
+    stage.prepare().map_err(SetupError::Objects)?;
+    Ok(stage)
+}
+
+fn hosted_cluster_stage(
+    arguments: &Arguments,
+    tools: &Toolbox,
+    site: &Arc<Site>,
+) -> Result<hosted_cluster::Stage, SetupError> {
+    let parts = hosted_cluster::Parts {
+        site: Arc::clone(site),
+        azure: local_azure(arguments, site)?,
+        node: helm(arguments, tools, site, Chart::Node)?,
+        operator: helm(arguments, tools, site, Chart::Operator)?,
+        image: load(tools.path("lanyard-image")?, site)?,
+        lanyard: arguments.lanyard.clone(),
+        hosted_cluster: arguments.hosted_cluster.clone(),
+    };
+    let stage = hosted_cluster::Stage::new(parts);
     stage.prepare().map_err(SetupError::Objects)?;
     Ok(stage)
 }

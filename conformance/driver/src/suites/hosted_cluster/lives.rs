@@ -1,0 +1,204 @@
+//! What becomes of a hosted cluster and its canaries.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use lanyard_vocabulary::Component;
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+
+use super::canaries::{Page, await_all, page};
+use super::{ARRIVAL, CONTROL_PLANE, NAME, NAMESPACE, START, Stage, chain};
+
+/// Applies the HostedCluster as people do, and waits for nine pods that each have a token and were
+/// granted a call.
+pub(super) async fn creation(stage: &Stage) -> Result<(), Failed> {
+    let file = stage.parts.hosted_cluster.display().to_string();
+    stage.kubectl().run(&["apply", "--filename", &file]).map_err(chain)?;
+    let wanted: Vec<&str> = deployments().collect();
+    let arguments = ["pods", "--namespace", CONTROL_PLANE];
+    let run = |pods: &Value| {
+        let names = ready_apps(pods);
+        wanted.iter().all(|name| names.contains(name))
+    };
+    let running = stage.kubectl().await_object("nine pods run", START, &arguments, run).await;
+    running.map_err(|error| stage.told(error))?;
+    let proves = |_, page: &Page| {
+        page.is_authenticated()
+            && page.sum("lanyard_canary_tokens_total") >= 1.0
+            && page.with_label("lanyard_canary_calls_total", "granted").is_some_and(|n| n >= 1.0)
+    };
+    await_all(stage, "every canary has a token and was granted a call", ARRIVAL, proves).await?;
+    Ok(())
+}
+
+fn deployments() -> impl Iterator<Item = &'static str> {
+    Component::ALL.into_iter().map(|component| component.consumers()[0].deployment)
+}
+
+/// The deployments of which a pod runs and is ready.
+fn ready_apps(pods: &Value) -> Vec<&str> {
+    let items = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_ready = |pod: &&Value| {
+        let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice);
+        let ready = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+        pod["status"]["phase"] == "Running" && conditions.unwrap_or_default().iter().any(ready)
+    };
+    items
+        .iter()
+        .filter(is_ready)
+        .filter_map(|pod| pod["metadata"]["labels"]["app"].as_str())
+        .collect()
+}
+
+/// The rows of the one object that says how the identities are.
+async fn await_rows(
+    stage: &Stage,
+    what: &str,
+    is_so: impl Fn(&BTreeMap<String, Value>) -> bool,
+) -> Result<BTreeMap<String, Value>, Failed> {
+    let arguments = ["hostedclusteridentities", NAME, "--namespace", NAMESPACE];
+    let found = stage
+        .kubectl()
+        .await_object(what, ARRIVAL, &arguments, |object| is_so(&rows(object)))
+        .await
+        .map_err(|error| stage.told(error))?;
+    Ok(rows(&found))
+}
+
+fn rows(object: &Value) -> BTreeMap<String, Value> {
+    let rows = object["status"]["identities"].as_array().cloned().unwrap_or_default();
+    let named = |row: Value| Some((row["component"].as_str()?.to_owned(), row));
+    rows.into_iter().filter_map(named).collect()
+}
+
+fn all_ready(rows: &BTreeMap<String, Value>) -> bool {
+    rows.len() == Component::ALL.len() && rows.values().all(|row| row["ready"] == "True")
+}
+
+pub(super) async fn report(stage: &Stage) -> Result<(), Failed> {
+    let rows = await_rows(stage, "nine identities are ready", all_ready).await?;
+    for (component, row) in &rows {
+        for field in ["loadedVersion", "notAfter", "renewAfter", "lastGoodHop", "clientID"] {
+            if row[field].is_null() {
+                return Err(format!("{component} lacks {field}: {row}").into());
+            }
+        }
+        if row["lastGoodHop"] != "granted" {
+            return Err(format!("{component} was not proven to the end: {row}").into());
+        }
+    }
+    let arguments = ["hostedcluster", NAME, "--namespace", NAMESPACE];
+    let valid = |cluster: &Value| {
+        ["ValidAzureIdentities", "ValidAzureKMSConfig"].iter().all(|wanted| {
+            let conditions = cluster["status"]["conditions"].as_array().map(Vec::as_slice);
+            let holds = |it: &Value| it["type"] == *wanted && it["status"] == "True";
+            conditions.unwrap_or_default().iter().any(holds)
+        })
+    };
+    let told =
+        stage.kubectl().await_object("both conditions hold", ARRIVAL, &arguments, valid).await;
+    told.map(drop).map_err(|error| stage.told(error))
+}
+
+/// `kubectl` finds the program under its other name, as people install it.
+pub(super) fn plugin(stage: &Stage) -> Result<(), Failed> {
+    let directory = stage.parts.site.directory().join("plugins");
+    std::fs::create_dir_all(&directory).map_err(chain)?;
+    symlink(&stage.parts.lanyard, directory.join("kubectl-lanyard")).map_err(chain)?;
+    let mut command: Command = stage.kubectl().as_people_call_it();
+    let output = command
+        .args(["lanyard", "identities", "-A"])
+        .env("PATH", &directory)
+        .output()
+        .map_err(chain)?;
+    let table = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = table.lines().skip(1).collect();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() || lines.len() != Component::ALL.len() {
+        return Err(format!("{}: {table}\n{complaint}", output.status).into());
+    }
+    for component in Component::ALL {
+        let is_its = |line: &&&str| line.split_whitespace().nth(2) == Some(component.name());
+        let line = lines.iter().find(is_its).ok_or_else(|| format!("no {component}: {table}"))?;
+        if !line.contains("True") || !line.contains("granted") {
+            return Err((*line).into());
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn rotation(stage: &Stage) -> Result<(), Failed> {
+    const CERTIFICATE: &str = "lanyard_canary_credential_info";
+    let mut before = BTreeMap::new();
+    for component in Component::ALL {
+        let page = page(stage, component).await?;
+        let certificate = page.labels(CERTIFICATE).map(str::to_owned);
+        before.insert(component, certificate.ok_or_else(|| format!("{component}: {page:?}"))?);
+    }
+    for component in Component::ALL {
+        let rotated = stage.parts.azure.control().rotate(component.name(), 0);
+        rotated.await.map_err(chain)?;
+    }
+    let is_new = |component, page: &Page| {
+        page.is_authenticated()
+            && page.sum("lanyard_canary_rotations_total") >= 1.0
+            && page.labels(CERTIFICATE) != before.get(&component).map(String::as_str)
+    };
+    let pages = await_all(stage, "every canary has its new certificate", ARRIVAL, is_new).await?;
+    for (component, page) in &pages {
+        let lapses = page.sum("lanyard_canary_lapses_total");
+        let refused = page.with_label("lanyard_canary_calls_total", "\"unauthenticated\"");
+        if lapses > 0.5 || refused.unwrap_or_default() > 0.5 {
+            return Err(format!("{component} was unauthenticated for a while: {page:?}").into());
+        }
+    }
+    await_rows(stage, "nine identities are ready after the rotation", all_ready).await.map(drop)
+}
+
+/// Takes the role of one component away; its canary is refused, and nobody else's.
+pub(super) async fn broken(stage: &Stage) -> Result<(), Failed> {
+    let victim = Component::Disk;
+    let drill = json!({ "fault": "arm-role", "component": victim.name() });
+    stage.parts.azure.control().write::<Value>("drills", &drill).await.map_err(chain)?;
+    let is_named = |rows: &BTreeMap<String, Value>| {
+        rows.get(victim.name()).is_some_and(|row| row["ready"] == "False")
+    };
+    let rows = await_rows(stage, "the broken identity is named", is_named).await?;
+    let row = &rows[victim.name()];
+    if row["failedHop"] != "granted" || row["message"].as_str().is_none_or(str::is_empty) {
+        return Err(format!("it is not said what is broken: {row}").into());
+    }
+    let others = rows.iter().filter(|(component, _)| *component != victim.name());
+    let unwell: Vec<_> = others.filter(|(_, row)| row["ready"] != "True").collect();
+    if !unwell.is_empty() {
+        return Err(format!("others are not ready: {unwell:?}").into());
+    }
+    Ok(())
+}
+
+/// Deletes the HostedCluster, one of whose identities is broken, and waits until all is gone.
+pub(super) fn deletion(stage: &Stage) -> Result<(), Failed> {
+    let cluster = ["hostedcluster", NAME, "--namespace", NAMESPACE];
+    stage.kubectl().delete(&cluster).map_err(|error| stage.told(error))?;
+    let gone = format!("namespace/{CONTROL_PLANE}");
+    let wait = ["wait", "--for=delete", &gone, "--timeout=90s"];
+    stage.kubectl().run(&wait).map_err(|error| stage.told(error))?;
+    let everything = [
+        "get",
+        "hostedclusters,hostedcontrolplanes,hostedclusteridentities,secretproviderclasses,secretproviderclasspodstatuses",
+        "--all-namespaces",
+        "--output=name",
+    ];
+    let left = stage.kubectl().run(&everything).map_err(chain)?;
+    if !left.trim().is_empty() {
+        return Err(format!("left behind: {left}").into());
+    }
+    let pods = stage.parts.site.cluster.layout().kubelet().join("pods");
+    let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(chain)?;
+    let is_volume =
+        |line: &&str| line.contains("kubernetes.io~csi") && line.contains(&*pods.to_string_lossy());
+    let mounted: Vec<&str> = mounts.lines().filter(is_volume).collect();
+    if mounted.is_empty() { Ok(()) } else { Err(format!("still mounted: {mounted:?}").into()) }
+}
