@@ -4,7 +4,9 @@
 - --role={{ .Values.role }}
 - --templates=/etc/lanyard/workloads/workloads.yaml
 - --shards={{ int .Values.shards }}
+- {{ printf "--lease-name=%s" (include "lanyard-operator.fullname" .) | quote }}
 - --workers={{ int .Values.workers }}
+- --rotation={{ .Values.rotation }}
 - {{ printf "--metrics-addr=%s" .Values.metricsAddr | quote }}
 {{- if .Values.logFormatJSON }}
 - --log-format-json

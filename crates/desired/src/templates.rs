@@ -5,9 +5,10 @@
 //! what brings the identity is added to it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr};
 
 use lanyard_vocabulary::Component;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::problem::Problems;
 
@@ -55,6 +56,9 @@ pub struct CanaryTemplate {
     pub interval: String,
     /// How often it probes beyond the call, such as `10m`.
     pub probe_interval: String,
+    /// Where health and metrics are served, by canaries and by the plugins beside them: every
+    /// address of the pod, unless this is another one than the unspecified.
+    pub metrics_address: IpAddr,
     /// The port of health and metrics. In the network of the node each component has its own:
     /// this one and its place in the order of the API.
     pub metrics_port: u16,
@@ -92,11 +96,12 @@ impl Default for CanaryTemplate {
             image_pull_secrets: Vec::new(),
             interval: "60s".to_owned(),
             probe_interval: "10m".to_owned(),
+            metrics_address: Ipv4Addr::UNSPECIFIED.into(),
             metrics_port: 9464,
             host_network: false,
             replicas: 1,
             calls: BTreeMap::new(),
-            resources: serde_json::json!({
+            resources: json!({
                 "requests": {"cpu": "5m", "memory": "24Mi"},
                 "limits": {"memory": "96Mi"},
             }),
@@ -107,6 +112,22 @@ impl Default for CanaryTemplate {
             annotations: BTreeMap::new(),
             placement: Map::new(),
         }
+    }
+}
+
+impl CanaryTemplate {
+    /// The address of the pages, where it is a certain one. The kubelet has to ask there, too.
+    pub(crate) fn certain_address(&self) -> Option<IpAddr> {
+        Some(self.metrics_address).filter(|address| !address.is_unspecified())
+    }
+
+    /// A probe of a page.
+    pub(crate) fn probe(&self, path: &str, port: u16) -> Value {
+        let mut get = json!({"path": path, "port": port});
+        if let Some(address) = self.certain_address() {
+            get["host"] = json!(address);
+        }
+        json!({"httpGet": get})
     }
 }
 

@@ -70,6 +70,7 @@ fn read_canary(map: Map<String, Value>, problems: &mut Problems) -> CanaryTempla
     reader.set("imagePullSecrets", &mut canary.image_pull_secrets);
     reader.set("interval", &mut canary.interval);
     reader.set("probeInterval", &mut canary.probe_interval);
+    reader.set("metricsAddress", &mut canary.metrics_address);
     reader.set("metricsPort", &mut canary.metrics_port);
     reader.set("hostNetwork", &mut canary.host_network);
     reader.set("replicas", &mut canary.replicas);

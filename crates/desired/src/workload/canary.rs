@@ -1,5 +1,7 @@
 //! The canary that stands for a component.
 
+use std::net::SocketAddr;
+
 use lanyard_vocabulary::component::Told;
 use lanyard_vocabulary::{Cloud, Component};
 use serde_json::{Map, Value, json};
@@ -65,11 +67,10 @@ impl Site<'_> {
             "ports".to_owned(),
             json!([{"name": "metrics", "containerPort": port, "protocol": "TCP"}]),
         );
-        let probe = |path: &str| json!({"httpGet": {"path": path, "port": port}});
-        let mut liveness = probe("/healthz");
+        let mut liveness = template.probe("/healthz", port);
         liveness["periodSeconds"] = json!(20);
         container.insert("livenessProbe".to_owned(), liveness);
-        container.insert("readinessProbe".to_owned(), probe("/readyz"));
+        container.insert("readinessProbe".to_owned(), template.probe("/readyz", port));
         container.insert("resources".to_owned(), template.resources.clone());
         let mut mounts = template.volume_mounts.clone();
         if is_key_plugin(&own.consumer) {
@@ -112,7 +113,7 @@ impl Site<'_> {
         arguments.extend([
             format!("--interval={}", template.interval),
             format!("--probe-interval={}", template.probe_interval),
-            format!("--metrics-addr=0.0.0.0:{port}"),
+            format!("--metrics-addr={}", SocketAddr::new(template.metrics_address, port)),
         ]);
         arguments
     }

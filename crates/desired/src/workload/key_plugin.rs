@@ -1,5 +1,7 @@
 //! The plugins of the keys, beside the API server.
 
+use std::net::{IpAddr, SocketAddr};
+
 use serde_json::{Value, json};
 
 use super::additions::{Additions, mount_of};
@@ -24,7 +26,8 @@ impl Site<'_> {
         additions.volume(json!({"name": KMS_SOCKET.volume, "emptyDir": {}}));
         let config = cloud_config(&own.consumer).map(|(_, mount)| mount.path()).unwrap_or_default();
         for (part, key) in encryption.keys() {
-            let mut arguments = key_plugin_arguments(part, key, &config);
+            let address = self.inputs.templates.canary.certain_address();
+            let mut arguments = key_plugin_arguments(part, key, &config, address);
             arguments.extend(encryption.managed_hsm.then(|| "--managed-hsm".to_owned()));
             // The layout of the plugin that the reference runs here.
             arguments.push("--ciphertext-layout=openshift".to_owned());
@@ -57,33 +60,40 @@ impl Site<'_> {
             // Names of ports are unique in a pod, and there may be two plugins.
             json!([{"containerPort": part.health_port(), "protocol": "TCP"}]),
         );
-        container.insert(
-            "livenessProbe".to_owned(),
-            json!({
-                "httpGet": {"path": "/healthz", "port": part.health_port()},
-                "initialDelaySeconds": 120,
-                "periodSeconds": 300,
-                "timeoutSeconds": 160,
-                "failureThreshold": 3,
-            }),
-        );
+        let mut liveness = template.probe("/healthz", part.health_port());
+        liveness["initialDelaySeconds"] = json!(120);
+        liveness["periodSeconds"] = json!(300);
+        liveness["timeoutSeconds"] = json!(160);
+        liveness["failureThreshold"] = json!(3);
+        container.insert("livenessProbe".to_owned(), liveness);
         container
             .insert("resources".to_owned(), json!({"requests": {"cpu": "10m", "memory": "10Mi"}}));
         Value::Object(container)
     }
 }
 
-fn key_plugin_arguments(part: KeyPart, key: &EncryptionKey, config: &str) -> Vec<String> {
-    vec![
+fn key_plugin_arguments(
+    part: KeyPart,
+    key: &EncryptionKey,
+    config: &str,
+    address: Option<IpAddr>,
+) -> Vec<String> {
+    let metrics = match address {
+        None => part.metrics_port().to_string(),
+        Some(address) => SocketAddr::new(address, part.metrics_port()).to_string(),
+    };
+    let mut arguments = vec![
         "kms".to_owned(),
         format!("--keyvault-name={}", key.vault),
         format!("--key-name={}", key.name),
         format!("--key-version={}", key.version),
         format!("--listen-addr={}", part.endpoint()),
         format!("--healthz-port={}", part.health_port()),
-        format!("--metrics-addr={}", part.metrics_port()),
+        format!("--metrics-addr={metrics}"),
         "--healthz-path=/healthz".to_owned(),
         format!("--config-file-path={config}"),
         "-v=1".to_owned(),
-    ]
+    ];
+    arguments.extend(address.map(|address| format!("--healthz-addr={address}")));
+    arguments
 }

@@ -345,3 +345,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn pages_at_a_certain_address_are_asked_for_there() {
+    let templates = "canary: {hostNetwork: true, metricsAddress: 127.0.0.1}";
+    for (name, deployment) in deployments(&[], templates) {
+        for container in deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap() {
+            let arguments = container["args"].to_string();
+            assert!(arguments.contains("--metrics-addr=127.0.0.1:"), "{name}: {arguments}");
+            assert!(!arguments.contains("0.0.0.0"), "{name}: {arguments}");
+            let probe = &container["livenessProbe"]["httpGet"];
+            assert_eq!(probe["host"], "127.0.0.1", "{name}");
+            let is_plugin = container["args"][0] == "kms";
+            assert_eq!(arguments.contains("--healthz-addr=127.0.0.1"), is_plugin, "{name}");
+        }
+    }
+}
