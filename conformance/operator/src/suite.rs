@@ -1,5 +1,6 @@
 //! The cases, by subject. A new subject is a module with a function `trials`, and a row below.
 
+mod agreement;
 mod canary;
 mod operator;
 mod preservation;
@@ -32,8 +33,14 @@ pub(crate) struct Stage {
 
 /// Every case of every subject.
 pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
-    let subjects: [fn(&Stage) -> Vec<Trial>; 4] =
-        [schema::trials, preservation::trials, operator::trials, canary::trials];
+    let subjects: &[fn(&Stage) -> Vec<Trial>] = &[
+        schema::trials,
+        agreement::trials,
+        preservation::trials,
+        canary::trials,
+        // Cases of it take the API server away.
+        operator::trials,
+    ];
     subjects.iter().flat_map(|trials| trials(stage)).collect()
 }
 

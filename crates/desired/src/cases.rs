@@ -1,13 +1,16 @@
 //! The file of accepted and rejected hosted clusters, `conformance/cases/hosted_cluster.yaml`.
 //!
-//! Two judges read it: [`validate_schema`](crate::validate_schema) with
-//! [`validate_update`](crate::validate_update), and a real API server with the definitions of
-//! `lanyard_api::definitions`. The form of the file is told at its beginning.
+//! Two judges read it: [`validate_schema`] with [`validate_update`], and a real API server with the
+//! definitions of `lanyard_api::definitions`. The form of the file is told at its beginning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lanyard_api::HostedCluster;
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::problem::Severity;
+use crate::{validate_schema, validate_update};
 
 mod patch;
 #[cfg(test)]
@@ -146,6 +149,22 @@ pub fn parse_cases(text: &str) -> Result<Vec<SchemaCase>, CasesError> {
         Some(twice) => Err(CasesError::Twice(twice.name.clone())),
         None => Ok(cases),
     }
+}
+
+/// What our own validation says of a HostedCluster, or of a change from `old` to it: nothing where it
+/// takes it.
+pub fn judge(old: Option<&Value>, new: &Value) -> Vec<String> {
+    let read = |value: &Value| HostedCluster::deserialize(value).map_err(|error| error.to_string());
+    let new = match read(new) {
+        Ok(new) => new,
+        Err(error) => return vec![error],
+    };
+    let mut found = validate_schema(&new);
+    if let Some(Ok(old)) = old.map(read) {
+        found = found.into_iter().chain(validate_update(&old, &new)).collect();
+    }
+    let errors = found.iter().filter(|problem| problem.severity == Severity::Error);
+    errors.map(ToString::to_string).collect()
 }
 
 fn case(file: &File, topic: &Topic, value: Value) -> Result<SchemaCase, CasesError> {

@@ -1,32 +1,8 @@
-use lanyard_api::HostedCluster;
 use lanyard_api::definitions;
 
 use super::*;
-use crate::problem::{Problems, Severity};
-use crate::{validate_schema, validate_update};
 
 const FILE: &str = include_str!("../../../../conformance/cases/hosted_cluster.yaml");
-
-fn errors(problems: &Problems) -> Vec<String> {
-    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-    errors.map(ToString::to_string).collect()
-}
-
-/// What our own validation says of a HostedCluster, or of a change to it.
-fn judge(old: Option<&Value>, new: &Value) -> Vec<String> {
-    let read = |value: &Value| {
-        serde_json::from_value::<HostedCluster>(value.clone()).map_err(|error| error.to_string())
-    };
-    let new = match read(new) {
-        Ok(new) => new,
-        Err(error) => return vec![error],
-    };
-    let mut found = errors(&validate_schema(&new));
-    if let Some(Ok(old)) = old.map(read) {
-        found.extend(errors(&validate_update(&old, &new)));
-    }
-    found
-}
 
 fn complaint(case: &SchemaCase) -> Option<String> {
     let found = match &case.updated {
