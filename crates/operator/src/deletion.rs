@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
+use lanyard_desired::deletion::{self, FORCE_ANNOTATION, Parting};
 use lanyard_desired::objects::{Owner, cluster_label, is_ours};
 use lanyard_desired::{Change, ObjectKey, ObservedObject, OwnedKind, Pruning, diff};
+use lanyard_kubernetes::ApiError;
 
 use crate::apply::Applier;
 use crate::context::Context;
 use crate::error::ReconcileError;
 use crate::finalizer;
+use crate::guests::fetch_guests;
 use crate::judge::Judgement;
 use crate::observe::{Observed, control_plane_key};
 use crate::queue::Again;
+use crate::status;
 use crate::store::Wished;
 
 /// Takes away what was made for a cluster that goes, or that is of another kind now.
@@ -29,6 +33,11 @@ pub(crate) async fn let_go(
     }
     if let Judgement::NotOurs(kind) = judgement {
         tracing::info!(cluster = %observed.key, "letting go: this is {kind}");
+    }
+    let parting = parting(context, observed, judgement).await?;
+    status::tell_parting(context, observed, &parting, applier.fence).await?;
+    if !parting.may_go() {
+        return Ok(Again::In(LOOK_AGAIN));
     }
     let mut known = context.stores.unsettled(&observed.namespace, &Wished::new());
     for key in &known.unknown {
@@ -66,6 +75,25 @@ pub(crate) async fn let_go(
     }
     finalizer::remove(context, observed, applier.fence).await?;
     Ok(Again::OnChange)
+}
+
+/// What the end waits for and leaves behind. Of a cluster that cannot be used nobody knows what it
+/// leaves.
+async fn parting(
+    context: &Context,
+    observed: &Observed,
+    judgement: &Judgement,
+) -> Result<Parting, ApiError> {
+    let guests = fetch_guests(context, observed).await?;
+    if let Judgement::Usable(usable) = judgement {
+        let told = observed.previous.as_ref().and_then(|told| told.status.as_ref());
+        return Ok(deletion::parting(&usable.cluster, &usable.wire, told, &guests));
+    }
+    let metadata = observed.cluster.read().ok().and_then(|wire| wire.metadata);
+    let annotations = metadata.and_then(|metadata| metadata.annotations).unwrap_or_default();
+    let is_forced = annotations.get(FORCE_ANNOTATION).is_some_and(|value| value == "true");
+    let waits_for = if is_forced { Vec::new() } else { guests };
+    Ok(Parting { waits_for, is_forced, leaks: Vec::new() })
 }
 
 /// How often somebody looks for what the watch may have missed.

@@ -106,9 +106,8 @@ fn pause(wire: &HostedCluster, now: Timestamp) -> Pause {
     let Some(text) = spec.and_then(Value::as_str) else { return Pause::None };
     match text.parse::<Timestamp>() {
         Ok(until) if until > now => Pause::Until(until),
-        Ok(_) => Pause::None,
         Err(_) if GO_TRUE.contains(&text) => Pause::Open,
-        Err(_) => Pause::None,
+        Ok(_) | Err(_) => Pause::None,
     }
 }
 

@@ -100,11 +100,10 @@ impl Candidate {
         };
         for act in decide(&self.sightings, |shard| self.shard_name(shard), situation) {
             let done = match act {
-                Act::Renew(shard) => self.hold(shard).await,
                 Act::Release(shard) => self.release(shard).await,
                 // What was not seen just now is not known to be free.
                 Act::Take(_) if !is_good => Ok(()),
-                Act::Take(shard) => self.hold(shard).await,
+                Act::Renew(shard) | Act::Take(shard) => self.hold(shard).await,
             };
             is_good &= Self::tell(done);
         }
@@ -232,7 +231,7 @@ impl Candidate {
         match &done {
             Ok(()) => {}
             Err(ApiError::Refused { status: 409, .. }) => {
-                tracing::debug!("a lease changed meanwhile")
+                tracing::debug!("a lease changed meanwhile");
             }
             Err(error) => tracing::warn!(hint = error.hint(), "{}", causes(error)),
         }

@@ -28,6 +28,7 @@ mod deletion;
 mod error;
 mod events;
 mod finalizer;
+mod guests;
 mod judge;
 mod key;
 mod kinds;

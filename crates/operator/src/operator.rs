@@ -64,7 +64,7 @@ impl Operator {
             stores: Arc::clone(&self.context.stores),
             tenures: self.tenures.clone(),
             queue: self.queue.clone(),
-            policy: self.context.settings.policy.clone(),
+            policy: self.context.settings.policy,
             clock: SharedClock::clone(self.context.api.clock()),
         }));
     }
@@ -89,7 +89,7 @@ impl Operator {
             let workers = operator.begin_work();
             end.await;
             workers.end(DRAIN, operator.context.api.clock()).await;
-            election.end(DRAIN, operator.context.api.clock()).await;
+            election.end(RELEASE, operator.context.api.clock()).await;
         }
         parts.shutdown().await;
     }
@@ -294,7 +294,9 @@ impl fmt::Debug for Operator {
     }
 }
 
-/// How long looks that have begun may go on.
-const DRAIN: Duration = Duration::from_secs(15);
+/// How long looks that have begun may go on. With the leases it is less than the grace of a pod.
+const DRAIN: Duration = Duration::from_secs(12);
+/// How long leases may take to be given back.
+const RELEASE: Duration = Duration::from_secs(10);
 /// After how many tries something that may pass by itself is told.
 const WORTH_TELLING: u32 = 3;

@@ -74,9 +74,12 @@ impl Operator {
         let (api, stores, metrics) = (&context.api, &*context.stores, &context.metrics);
         let applier = Applier { api, stores, metrics, fence: &fence };
         let paused = if usable.pause == Pause::None { "" } else { "paused: nothing is written\n" };
-        let unusable = observed.unusable.iter();
-        let left_out: String =
-            unusable.map(|(_, error)| format!("left out: {error}; {}\n", error.hint())).collect();
+        let left_out: Vec<_> = observed
+            .unusable
+            .iter()
+            .map(|(_, error)| format!("left out: {error}; {}\n", error.hint()))
+            .collect();
+        let left_out = left_out.concat();
         match compare(context, &observed, &usable, applier).await {
             Ok(comparison) => {
                 says(format!("{paused}{left_out}{}", plan_text(&comparison.changes)), true)

@@ -36,6 +36,7 @@ const HYPERSHIFT: &str = "hypershift.openshift.io";
 const SECRETS_STORE: &str = "secrets-store.csi.x-k8s.io";
 /// What is watched: it is listed first.
 const WATCH: &[&str] = &["list", "watch"];
+const LIST: &[&str] = &["list"];
 /// What is watched, applied, read again and pruned. The API server asks for `create` too, where
 /// what is applied is not there.
 const OWN: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
@@ -82,6 +83,10 @@ pub const RIGHTS: &[Right] = &[
         needed: Needed::ByAll,
     },
     right("infrastructure.cluster.x-k8s.io", "azureclusteridentities", OWN, Needed::ByAll),
+    // What other operators end is asked for at the end of a cluster.
+    right(HYPERSHIFT, "nodepools", LIST, Needed::ByAll),
+    right("cluster.x-k8s.io", "clusters", LIST, Needed::ByAll),
+    right("infrastructure.cluster.x-k8s.io", "azuremachines", LIST, Needed::ByAll),
     right(
         "coordination.k8s.io",
         "leases",
@@ -130,7 +135,7 @@ mod tests {
                 .map(|resource| (resource.group, resource.plural))
                 .collect();
             assert_eq!(allowed(role, "watch"), watched);
-            assert_eq!(allowed(role, "list"), watched);
+            assert!(allowed(role, "list").is_superset(&watched));
         }
     }
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
 use lanyard_api::{HostedCluster, HostedClusterIdentities};
+use lanyard_desired::deletion::Parting;
 use lanyard_desired::drift::{self, ChangedObject, Finding, Memory};
-use lanyard_desired::status::{self, Classes, ClusterState};
+use lanyard_desired::status::{self, Classes, ClusterState, EventType, Transition};
 use lanyard_desired::{Problem, ValidatedHostedCluster, Writer, lint_shared_credentials, validate};
 use serde_json::{Value, json};
 
@@ -31,13 +32,18 @@ use crate::store::Told;
 pub const STATUS_MANAGER: &str = "lanyard-identities";
 
 /// The conditions that stand at the HostedCluster, too.
-pub(crate) const CONDITIONS: [&str; 5] = [
+pub(crate) const CONDITIONS: [&str; 6] = [
+    CLEANED_UP,
     status::VALID_IDENTITIES,
     status::VALID_KMS_CONFIG,
     status::VALID_NETWORK,
     status::CREDENTIALS_RENEWED,
     status::IDENTITIES_IN_STEP,
 ];
+
+/// Whether the end of a cluster leaves nothing behind in Azure. It is told while a cluster is being
+/// deleted, and only then.
+pub(crate) const CLEANED_UP: &str = "AzureResourcesCleanedUp";
 
 /// What the earlier stages came to.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +87,9 @@ pub(crate) async fn tell(
     let previous = observed.previous.as_ref().filter(|told| is_about(told, observed));
     let told = previous.and_then(|told| told.status.as_ref());
     if told != Some(&now) {
-        events::tell(context, observed, &status::transitions(told, &now), fence).await?;
+        let mut news = status::transitions(told, &now);
+        news.extend(usability_news(told, &now));
+        events::tell(context, observed, &news, fence).await?;
         if previous.is_none() {
             apply_identities(context, observed, fence).await?;
         }
@@ -113,6 +121,27 @@ fn desired_observed<'a>(
         drift,
         previous: previous.and_then(|told| told.status.as_ref()),
     }
+}
+
+/// Whether it became known that the cluster cannot be used, or that it can be used again.
+fn usability_news(told: Option<&IdentitiesStatus>, now: &IdentitiesStatus) -> Option<Transition> {
+    let invalid = |status: &IdentitiesStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|it| it.type_ == status::VALID_IDENTITIES)?;
+        (found.reason == INVALID).then(|| found.message.clone())
+    };
+    let (was, is) = (told.and_then(invalid), invalid(now));
+    let (event_type, reason, message) = match (was, is) {
+        (was, Some(message)) if was.as_ref() != Some(&message) => {
+            (EventType::Warning, INVALID, message)
+        }
+        (Some(_), None) => {
+            (EventType::Normal, "ValidHostedCluster", "the HostedCluster can be used".to_owned())
+        }
+        _ => return None,
+    };
+    let message = message.chars().take(MOST_MESSAGE).collect();
+    Some(Transition { event_type, reason: reason.to_owned(), message })
 }
 
 /// Whether what was told is about this HostedCluster, and not about a former one of its name.
@@ -266,9 +295,59 @@ async fn apply_conditions(
     Ok(())
 }
 
+/// Tells what the end of a cluster waits for and leaves behind, where that is news.
+pub(crate) async fn tell_parting(
+    context: &Context,
+    observed: &Observed,
+    parting: &Parting,
+    fence: &Fence,
+) -> Result<(), WriteError> {
+    let before = observed.cluster.conditions.iter().find(|it| it.type_ == CLEANED_UP);
+    let Some(now) = parting_condition(observed, parting, before) else { return Ok(()) };
+    if before == Some(&now) {
+        return Ok(());
+    }
+    let news = Transition {
+        event_type: EventType::Warning,
+        reason: now.reason.clone(),
+        message: now.message.clone(),
+    };
+    events::tell(context, observed, &[news], fence).await?;
+    let others = observed.cluster.conditions.iter().filter(|it| it.type_ != CLEANED_UP).cloned();
+    let conditions: Vec<_> = others.chain([now]).collect();
+    apply_conditions(context, observed, &conditions, fence).await
+}
+
+fn parting_condition(
+    observed: &Observed,
+    parting: &Parting,
+    before: Option<&Condition>,
+) -> Option<Condition> {
+    let message = [parting.message()?].into_iter().chain(parting.hint()).collect::<Vec<_>>();
+    let (status, reason) = match (parting.leaks.is_empty(), parting.may_go()) {
+        (false, _) => (status::FALSE, "IdentitiesBroken"),
+        (true, false) => (status::UNKNOWN, "WaitingForOthers"),
+        (true, true) => return None,
+    };
+    let unchanged = before.filter(|it| it.status == status);
+    let changed = Time(Timestamp::from_second(observed.now.as_second()).unwrap_or(observed.now));
+    Some(Condition {
+        type_: CLEANED_UP.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message.join("; next: ").chars().take(MOST_MESSAGE).collect(),
+        observed_generation: observed.cluster.generation,
+        last_transition_time: unchanged.map_or(changed, |it| it.last_transition_time.clone()),
+    })
+}
+
 fn identities(context: &Context, key: &ClusterKey) -> Api<HostedClusterIdentities> {
     Api::namespaced(context.api.client().clone(), key.namespace())
 }
 
 /// How often a cluster is looked at though nothing is told: it costs no request while all is well.
 const RECHECK: Duration = Duration::from_mins(5);
+/// The reason of the condition about identities where the cluster cannot be used.
+const INVALID: &str = "InvalidHostedCluster";
+/// What an event takes.
+const MOST_MESSAGE: usize = 1_000;

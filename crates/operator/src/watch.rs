@@ -134,4 +134,4 @@ fn seen(event: watcher::Event<DynamicObject>) -> Seen {
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A kind that is not served may be installed; a right that is missing may be given.
-const LONGEST_REFUSED: Duration = Duration::from_secs(60);
+const LONGEST_REFUSED: Duration = Duration::from_mins(1);

@@ -39,7 +39,7 @@ async fn foreign_objects(world: &World) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn managers(object: &DynamicObject) -> Vec<String> {
+fn managers(object: &DynamicObject) -> Vec<String> {
     let entries = object.metadata.managed_fields.iter().flatten();
     entries.filter_map(|entry| entry.manager.clone()).collect()
 }
@@ -49,7 +49,7 @@ async fn beside(world: World) -> Result<(), Failed> {
     let running = Running::start(&world, identity_only).await?;
     world
         .make_cluster(|it| {
-            it["metadata"]["finalizers"] = json!(["hypershift.openshift.io/finalizer"])
+            it["metadata"]["finalizers"] = json!(["hypershift.openshift.io/finalizer"]);
         })
         .await?;
     eventually("it is told of", async || Ok(!world.told().await?["status"].is_null())).await?;
@@ -61,12 +61,12 @@ async fn beside(world: World) -> Result<(), Failed> {
             world.made(&kind)
         };
         for object in api.list(&ListParams::default()).await? {
-            let ours = managers(&object).await.into_iter().filter(|it| it.starts_with("lanyard"));
+            let ours = managers(&object).into_iter().filter(|it| it.starts_with("lanyard"));
             expect_same("our managers", ours.collect::<Vec<_>>(), Vec::new())?;
         }
     }
     let told = world.api(&Kind::hosted_cluster_identities()).get("harbour").await?;
-    let mut writers = managers(&told).await;
+    let mut writers = managers(&told);
     writers.dedup();
     expect_same("who tells", writers, vec![STATUS_MANAGER.to_owned()])?;
     let paths = running.written(&world.namespace);

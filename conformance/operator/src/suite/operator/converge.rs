@@ -19,6 +19,7 @@ pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
         trial(stage, "operator::a_paused_cluster_is_told_of_and_not_written", pause),
         trial(stage, "operator::a_spec_that_cannot_be_used_waits_for_a_change", unusable),
         trial(stage, "operator::a_deleted_cluster_leaves_nothing", deletion),
+        trial(stage, "operator::the_end_with_a_broken_identity_says_what_it_leaves", broken),
         trial(stage, "operator::a_cluster_of_another_kind_is_left_alone", other_kind),
         trial(stage, "operator::a_contradiction_is_told_and_nothing_is_half_done", contradiction),
         trial(stage, "operator::two_clusters_of_one_namespace_do_not_share_it", one_namespace),
@@ -322,5 +323,53 @@ async fn one_namespace(world: World) -> Result<(), Failed> {
     expect_same("writes", running.written(&room), Vec::new())?;
     running.end().await?;
     clusters.delete(&name, &DeleteParams::default()).await?;
+    world.clear().await
+}
+
+async fn broken(world: World) -> Result<(), Failed> {
+    let running = Running::start(&world, |_| ()).await?;
+    world.make_cluster(|_| ()).await?;
+    world.until_made().await?;
+    settle(&running, &world.room()).await?;
+    // The canary of the disk driver tells that its identity is gone.
+    let pods = Kind::of("", "v1", "Pod", "pods");
+    let facts = json!({
+        "component": "disk",
+        "lastGoodHop": "credential",
+        "failure": {
+            "hop": "entra-token",
+            "code": "AADSTS700016",
+            "message": "the application is gone",
+            "hint": "make it again",
+            "since": "2026-01-01T00:00:00Z",
+        },
+    });
+    let name = "azure-disk-csi-driver-controller-0";
+    world.ready_canary(&pods, name, "disk", &facts).await?;
+    eventually("the identity is broken", async || {
+        let told = world.told().await?;
+        let identities = told["status"]["identities"].as_array().cloned().unwrap_or_default();
+        Ok(identities.iter().any(|it| it["component"] == "disk" && it["ready"] == "False"))
+    })
+    .await?;
+    let clusters = world.api(&Kind::hosted_cluster());
+    clusters.delete("harbour", &DeleteParams::default()).await?;
+    eventually("the condition says what stays in Azure", async || {
+        let Some(cluster) = clusters.get_opt("harbour").await? else { return Ok(false) };
+        let conditions = cluster.data["status"]["conditions"].as_array().cloned();
+        Ok(conditions.unwrap_or_default().iter().any(|it| {
+            it["type"] == "AzureResourcesCleanedUp"
+                && it["status"] == "False"
+                && it["message"].as_str().is_some_and(|text| text.contains("managed disks"))
+        }))
+    })
+    .await?;
+    let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
+    let told = events.list(&ListParams::default()).await?;
+    let about = told.iter().filter(|it| it.reason.as_deref() == Some("IdentitiesBroken")).count();
+    expect_same("events about it", about, 1)?;
+    eventually("it goes all the same", async || Ok(world.count(&deployments()).await? == 0))
+        .await?;
+    running.end().await?;
     world.clear().await
 }

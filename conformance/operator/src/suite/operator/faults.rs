@@ -1,20 +1,26 @@
 //! What breaks around the operator.
 
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
 use super::running::{Running, classes, config_maps, deployments, eventually, settle};
 use crate::settings::OPERATOR;
-use crate::suite::world::World;
+use crate::suite::world::{Kind, World};
 use crate::suite::{Stage, expect_same, trial};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![
         trial(stage, "operator::it_goes_on_after_the_api_server_was_away", outage),
         trial(stage, "operator::a_storm_of_changes_ends_as_it_should_be", storm),
+        trial(
+            stage,
+            "operator::one_that_nobody_can_read_is_told_and_holds_up_no_other",
+            unreadable,
+        ),
         trial(stage, "operator::classes_that_it_may_not_touch_keep_nothing_else_back", forbidden),
     ]
 }
@@ -35,6 +41,30 @@ async fn outage(world: World) -> Result<(), Failed> {
     settle(&running, &world.namespace).await?;
     let written = running.written(&world.namespace).len();
     expect_same("writes are few", written <= 3, true)?;
+    running.end().await?;
+    world.clear().await
+}
+
+async fn unreadable(world: World) -> Result<(), Failed> {
+    let running = Running::start(&world, |_| ()).await?;
+    let mut odd = world.hosted_cluster();
+    odd["metadata"]["name"] = json!("odd");
+    odd["spec"]["dns"]["publicZoneID"] = json!(7);
+    let clusters = world.api(&Kind::hosted_cluster());
+    clusters.create(&PostParams::default(), &serde_json::from_value(odd)?).await?;
+    world.make_cluster(|_| ()).await?;
+    world.until_made().await?;
+    let told = world.api(&Kind::hosted_cluster_identities());
+    eventually("it is told that it cannot be read", async || {
+        let told = told.get_opt("odd").await?.map(|it| serde_json::to_string(&it)).transpose()?;
+        Ok(told.is_some_and(|text| text.contains("InvalidHostedCluster")))
+    })
+    .await?;
+    let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
+    let about = events.list(&ListParams::default()).await?.items.into_iter();
+    let about = about.filter(|it| it.involved_object.name.as_deref() == Some("odd")).count();
+    expect_same("events about it", about, 1)?;
+    clusters.delete("odd", &DeleteParams::default()).await?;
     running.end().await?;
     world.clear().await
 }

@@ -285,13 +285,68 @@ impl World {
         .await
     }
 
+    /// A canary that runs and is ready, and what it tells.
+    pub(super) async fn ready_canary(
+        &self,
+        pods: &Kind,
+        name: &str,
+        component: &str,
+        facts: &Value,
+    ) -> Result<(), Failed> {
+        let deployment = name.trim_end_matches("-0");
+        let pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": self.room(),
+                "labels": {"lanyard.dev/component": component},
+                "annotations": {"lanyard.dev/canary-facts": facts.to_string()},
+                "ownerReferences": [{
+                    "apiVersion": "apps/v1",
+                    "kind": "StatefulSet",
+                    "name": deployment,
+                    "uid": "2b6a7a3e-0d5c-4a92-8a52-8d7d8a4a1a11",
+                    "controller": true,
+                }],
+            },
+            "spec": {
+                "containers": [{"name": "canary", "image": "x", "securityContext": {
+                    "allowPrivilegeEscalation": false,
+                    "capabilities": {"drop": ["ALL"]},
+                    "runAsNonRoot": true,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                }}],
+                "volumes": [{"name": "credential", "csi": {
+                    "driver": "secrets-store.csi.k8s.io",
+                    "readOnly": true,
+                    "volumeAttributes": {"secretProviderClass": "managed-azure-disk-csi"},
+                }}],
+            },
+        });
+        let made = self.made(pods);
+        made.create(&PostParams::default(), &serde_json::from_value(pod)?).await?;
+        let status = json!({"status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{
+                "name": "canary", "image": "x", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            }],
+        }});
+        made.patch_status(name, &PatchParams::default(), &Patch::Merge(status)).await?;
+        Ok(())
+    }
+
     /// Takes the example away, where a trial has not done so.
     pub(super) async fn clear(&self) -> Result<(), Failed> {
         let clusters = self.api(&Kind::hosted_cluster());
         let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
         if clusters.get_opt("harbour").await?.is_some() {
-            clusters.patch("harbour", &PatchParams::default(), &patch).await?;
             clusters.delete("harbour", &DeleteParams::default()).await?;
+        }
+        if clusters.get_opt("harbour").await?.is_some() {
+            clusters.patch("harbour", &PatchParams::default(), &patch).await?;
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ fn failures_back_off_to_ten_seconds_and_a_success_forgets_them() {
         let (key, turn) = schedule.begin(now).unwrap();
         schedule.end(&key, turn, Again::Soon, now, 0.0);
         let due = schedule.next_due().unwrap();
-        pauses.push((due - now).as_secs());
+        pauses.push(due.saturating_sub(now).as_secs());
         now = due;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
@@ -101,9 +101,9 @@ fn one_that_always_fails_leaves_the_turns_to_the_others() {
             schedule.wake(&key, Wake::Surroundings, now);
             let again = if key == "bad" { Again::Soon } else { Again::In(SECOND) };
             if key == "bad" {
-                bad += 1
+                bad += 1;
             } else {
-                others += 1
+                others += 1;
             }
             // Somebody changes the bad one all the time.
             schedule.end(&key, turn, again, now + SECOND / 100, 0.0);

@@ -1,0 +1,53 @@
+//! What belongs to a hosted cluster and is ended by other operators.
+
+use kube::Api;
+use kube::api::{DynamicObject, ListParams};
+use lanyard_desired::deletion::{Guest, GuestKind};
+use lanyard_kubernetes::{ApiError, Patience};
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::observe::Observed;
+use crate::watch::Subject;
+
+/// The kinds, as HyperShift uses them.
+const GUESTS: [(GuestKind, &str, &str); 3] = [
+    (GuestKind::NodePool, "hypershift.openshift.io/v1beta1", "nodepools"),
+    (GuestKind::Cluster, "cluster.x-k8s.io/v1beta1", "clusters"),
+    (GuestKind::AzureMachine, "infrastructure.cluster.x-k8s.io/v1beta1", "azuremachines"),
+];
+
+/// What other operators still have to end. It is asked for only at the end of a cluster, so nobody
+/// watches it; a kind that is not served has no objects.
+pub(crate) async fn fetch_guests(
+    context: &Context,
+    observed: &Observed,
+) -> Result<Vec<Guest>, ApiError> {
+    let mut guests = Vec::new();
+    for (kind, api_version, plural) in GUESTS {
+        let namespace = match kind {
+            GuestKind::NodePool => observed.key.namespace(),
+            GuestKind::Cluster | GuestKind::AzureMachine => &observed.namespace,
+        };
+        let resource = Subject::of(api_version, kind.name(), plural).resource;
+        let objects: Api<DynamicObject> =
+            Api::namespaced_with(context.api.client().clone(), namespace, &resource);
+        let parameters = ListParams::default();
+        let list = || objects.list(&parameters);
+        let action = format!("list {plural} of {namespace}");
+        let found = match context.api.call(Patience::USUAL, action, list).await {
+            Ok(found) => found.items,
+            Err(ApiError::NotServed { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        let ours =
+            found.into_iter().filter(|it| kind != GuestKind::NodePool || is_pool(it, observed));
+        guests.extend(ours.map(|it| Guest { kind, name: it.metadata.name.unwrap_or_default() }));
+    }
+    Ok(guests)
+}
+
+fn is_pool(pool: &DynamicObject, observed: &Observed) -> bool {
+    let cluster = pool.data.pointer("/spec/clusterName").and_then(Value::as_str);
+    cluster == Some(observed.key.name())
+}
