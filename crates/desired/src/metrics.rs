@@ -177,6 +177,9 @@ mod tests {
     use lanyard_vocabulary::Component;
 
     use super::*;
+    use crate::status::{
+        CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_IDENTITIES, VALID_KMS_CONFIG, VALID_NETWORK,
+    };
 
     fn now() -> Timestamp {
         "2026-06-01T00:00:00Z".parse().unwrap()
@@ -248,6 +251,23 @@ mod tests {
         };
         assert_eq!(labels("x"), labels("y"));
         assert!(labels("x").len() <= 9 * 7 + 5 + 6);
+    }
+
+    #[test]
+    fn the_documentation_names_every_metric_condition_drift_and_verdict() {
+        let page = include_str!("../../../docs/identities.md");
+        let conditions = [
+            VALID_IDENTITIES,
+            VALID_KMS_CONFIG,
+            VALID_NETWORK,
+            CREDENTIALS_RENEWED,
+            IDENTITIES_IN_STEP,
+        ];
+        let metrics = METRICS.iter().map(|metric| metric.name);
+        let alarms = Verdict::ALL.into_iter().filter(|it| it.is_alarming()).map(Verdict::reason);
+        for name in metrics.chain(conditions).chain(Drift::KINDS).chain(alarms) {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
     }
 
     #[test]

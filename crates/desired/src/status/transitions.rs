@@ -13,7 +13,7 @@ pub struct Transition {
     pub event_type: EventType,
     /// Its reason, a word.
     pub reason: String,
-    /// Its message, of at most 1024 characters, as the API takes it.
+    /// Its message, of at most 1024 bytes, as the API takes it.
     pub message: String,
 }
 
@@ -137,5 +137,5 @@ impl Transition {
 const EVENTFUL: [&str; 4] =
     [VALID_KMS_CONFIG, VALID_NETWORK, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP];
 
-/// Source: `note` of `events.k8s.io/v1`.
-const MOST_MESSAGE: usize = 1_000;
+/// Source: the validation of `note` in `events.k8s.io/v1`: 1024 bytes.
+const MOST_MESSAGE: usize = 1_024;

@@ -48,6 +48,17 @@ fn a_canary_names_the_hop_the_code_and_the_next_step() {
 }
 
 #[test]
+fn what_the_node_says_stands_beside_the_failure_of_the_canary() {
+    let mut world = World::good();
+    world.fail(DISK, Hop::EntraToken, "AADSTS700027");
+    world.outcome(DISK, OutcomeCode::VaultThrottled);
+    let identity = world.identity(DISK);
+    assert_eq!(identity.failed_hop.as_deref(), Some("entra-token"));
+    let told = "what came back; the node says `VaultThrottled`; next: do this";
+    assert!(identity.message.ends_with(told), "{}", identity.message);
+}
+
+#[test]
 fn what_only_somebody_can_mend_breaks_the_identity_though_its_credential_still_serves() {
     for code in
         OutcomeCode::ALL.iter().filter(|it| it.healing() == lanyard_vocabulary::Healing::Never)
@@ -99,9 +110,13 @@ fn a_loaded_credential_that_ended_is_broken_whatever_the_canary_still_does_with_
     assert_eq!(identity.since, Some(end));
     assert!(identity.message.contains("no newer one came"), "{}", identity.message);
 
-    world.outcome(DISK, OutcomeCode::VaultThrottled);
-    let expected = ("False", "VaultThrottled", Some("imds-token"), Some("vault-read"));
-    assert_eq!(said(&world.identity(DISK)), expected);
+    for code in [OutcomeCode::VaultThrottled, OutcomeCode::VaultForbidden] {
+        world.outcome(DISK, code);
+        let identity = world.identity(DISK);
+        let expected = ("False", code.name(), Some("imds-token"), Some("vault-read"));
+        assert_eq!(said(&identity), expected);
+        assert!(!identity.message.contains("still serves"), "{}", identity.message);
+    }
 
     let mut world = World::good();
     world.now = end;
@@ -375,7 +390,8 @@ fn what_others_wrote_is_shown_in_one_short_line() {
     let identity = world.identity(DISK);
     assert_eq!(identity.reason, "IdentityBroken");
     assert_eq!(identity.failed_hop.as_deref(), Some("granted"), "the hop after the last good one");
-    assert_eq!(identity.message.chars().count(), 1_000);
+    assert_eq!(identity.message.len(), 1_000);
+    assert!(identity.message.ends_with("x…"), "{}", identity.message);
     assert!(!identity.message.chars().any(char::is_control));
 }
 
