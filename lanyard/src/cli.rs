@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Up(commands::up::Args),
     Render(commands::render::Args),
     Identities(commands::identities::Args),
+    Forecast(commands::forecast::Args),
     Node(commands::node::Args),
     Operator(commands::operator::Args),
     Kms(commands::kms::Args),

@@ -5,6 +5,7 @@ pub(crate) mod azure;
 pub(crate) mod canary;
 mod cluster_access;
 pub(crate) mod credential;
+pub(crate) mod forecast;
 mod go_values;
 mod hosted_cluster;
 pub(crate) mod identities;
@@ -32,6 +33,7 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "emulator")]
         Command::Up(args) => block_on(up::run(args, environment)),
         Command::Render(args) => render::run(&args),
+        Command::Forecast(args) => block_on(forecast::run(args, environment)),
         Command::Identities(args) => block_on(identities::run(args, environment)),
         Command::Kms(args) => block_on_threads(KMS_THREADS, kms::run(args, environment)),
         Command::Canary(args) => block_on_one_thread(canary::run(*args, environment)),

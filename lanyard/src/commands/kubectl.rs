@@ -1,13 +1,14 @@
 //! What commands for people at a terminal share with `kubectl`: its files, contexts and namespaces.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kube::Api;
 use kube::api::ListParams;
 use lanyard_api::HostedClusterIdentities;
 use lanyard_clock::SystemClock;
-use lanyard_kubernetes::{ApiError, KubernetesApi, Patience, PersonalAccess, UserAgent};
+use lanyard_kubernetes::{ApiAccess, ApiError, KubernetesApi, Patience, PersonalAccess, UserAgent};
 
+use super::cluster_access;
 use crate::exit::CommandError;
 use crate::settings::Environment;
 
@@ -15,7 +16,8 @@ use crate::settings::Environment;
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct KubectlArgs {
-    /// The kubeconfig file [default: those of KUBECONFIG, or ~/.kube/config]
+    /// The kubeconfig file [default: those of KUBECONFIG, or ~/.kube/config; in a pod without
+    /// one its ServiceAccount]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The context [default: the current one]
@@ -37,16 +39,7 @@ impl KubectlArgs {
         environment: &Environment,
         name: Option<&str>,
     ) -> Result<Vec<HostedClusterIdentities>, CommandError> {
-        let access =
-            PersonalAccess { files: self.files(environment), context: self.context.clone() };
-        let agent = UserAgent::from_static(concat!("lanyard/", env!("CARGO_PKG_VERSION")));
-        let connected =
-            KubernetesApi::connect_as_person(&access, agent, SystemClock::shared()).await;
-        let (api, namespace) = connected.map_err(|error| {
-            CommandError::unavailable("there is no way to the Kubernetes API")
-                .because(&error)
-                .hint(error.hint())
-        })?;
+        let (api, namespace) = self.connect(environment).await?;
         let client = api.client().clone();
         let identities: Api<HostedClusterIdentities> = match &self.namespace {
             _ if self.all_namespaces => Api::all(client),
@@ -57,6 +50,38 @@ impl KubectlArgs {
         everything.retain(|it| name.is_none_or(|name| it.metadata.name.as_deref() == Some(name)));
         everything.sort_by(|one, other| place(one).cmp(&place(other)));
         Ok(everything)
+    }
+
+    /// As a person; or as the pod that this runs in, where there is no kubeconfig. `kubectl` does
+    /// the same.
+    async fn connect(
+        &self,
+        environment: &Environment,
+    ) -> Result<(KubernetesApi, String), CommandError> {
+        let agent = UserAgent::from_static(concat!("lanyard/", env!("CARGO_PKG_VERSION")));
+        let clock = SystemClock::shared();
+        let files = self.files(environment);
+        let is_told = self.kubeconfig.is_some() || self.context.is_some();
+        let in_pod = if is_told || files.iter().any(|file| file.exists()) {
+            None
+        } else {
+            cluster_access::access(None, environment)?
+        };
+        let connected = if let Some(access) = in_pod {
+            let namespace = Path::new(ApiAccess::SERVICE_ACCOUNT).join("namespace");
+            let namespace =
+                std::fs::read_to_string(namespace).unwrap_or_else(|_| "default".to_owned());
+            let api = KubernetesApi::connect(&access, agent, clock).await;
+            api.map(|api| (api, namespace.trim().to_owned()))
+        } else {
+            let access = PersonalAccess { files, context: self.context.clone() };
+            KubernetesApi::connect_as_person(&access, agent, clock).await
+        };
+        connected.map_err(|error| {
+            CommandError::unavailable("there is no way to the Kubernetes API")
+                .because(&error)
+                .hint(error.hint())
+        })
     }
 
     fn files(&self, environment: &Environment) -> Vec<PathBuf> {

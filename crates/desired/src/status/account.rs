@@ -95,8 +95,7 @@ impl Walk<'_> {
         let account = match (mount, canary, end) {
             // The first hop that is broken is to blame, whatever was good before it broke.
             (Some(mount), canary, end) if mount.needs_somebody => {
-                let serves = end.is_none() && canary.is_some_and(|it| it.failure.is_none());
-                mount.broken(serves)
+                mount.broken(canary.filter(|_| end.is_none()))
             }
             (mount, _, Some(end)) => expired(mount, end),
             (mount, Some(canary), None) => self.of_canary(mount, canary),
@@ -209,11 +208,13 @@ struct MountTrouble {
 }
 
 impl MountTrouble {
-    fn broken(self, still_serves: bool) -> Account {
+    fn broken(self, canary: Option<&CanaryFacts>) -> Account {
         let mut trouble = self.trouble;
-        if still_serves {
-            trouble.message.push_str("; the mounted credential still serves");
-        }
+        let beside = canary.map(|canary| match &canary.failure {
+            Some(failure) => format!("; its canary says `{}`", reason(&failure.code, BROKEN)),
+            None => "; the mounted credential still serves".to_owned(),
+        });
+        trouble.message.extend(beside);
         Account::broken(self.last_good, trouble)
     }
 }

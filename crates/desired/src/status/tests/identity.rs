@@ -56,6 +56,12 @@ fn what_the_node_says_stands_beside_the_failure_of_the_canary() {
     assert_eq!(identity.failed_hop.as_deref(), Some("entra-token"));
     let told = "what came back; the node says `VaultThrottled`; next: do this";
     assert!(identity.message.ends_with(told), "{}", identity.message);
+
+    world.outcome(DISK, OutcomeCode::VaultForbidden);
+    let identity = world.identity(DISK);
+    assert_eq!(identity.failed_hop.as_deref(), Some("vault-read"), "the first broken hop");
+    let told = "what came of VaultForbidden; its canary says `AADSTS700027`; next: ";
+    assert!(identity.message.contains(told), "{}", identity.message);
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! HostedClusterIdentities from a file, as `kubectl get -o yaml` and `-o json` print them.
+
+use std::io::Read;
+use std::path::Path;
+
+use lanyard_api::HostedClusterIdentities;
+use serde_json::Value;
+
+use crate::exit::CommandError;
+
+/// The identities in a file, or of standard input.
+pub(super) fn load(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandError> {
+    let (name, text) = if path == Path::new("-") {
+        let mut text = String::new();
+        ("standard input".to_owned(), std::io::stdin().read_to_string(&mut text).map(|_| text))
+    } else {
+        (path.display().to_string(), std::fs::read_to_string(path))
+    };
+    let text = text.map_err(|error| {
+        CommandError::invalid(format!("--input: {name} cannot be read")).because(&error).hint(HINT)
+    })?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).map_err(|error| {
+        CommandError::invalid(format!("--input: {name} is neither YAML nor JSON"))
+            .because(&error)
+            .hint(HINT)
+    })?;
+    parse(documents).map_err(|problems| {
+        let problems = problems.join("\n");
+        let message = format!("--input: {name} holds what cannot be used\n\n{problems}");
+        CommandError::invalid(message).hint(HINT)
+    })
+}
+
+/// The objects of all documents and lists, or every problem at its place.
+fn parse(documents: Vec<Value>) -> Result<Vec<HostedClusterIdentities>, Vec<String>> {
+    let mut found = Vec::new();
+    let mut problems = Vec::new();
+    for (place, document) in (1..).zip(documents) {
+        // An empty document stands where `---` begins or ends a file.
+        if document.is_null() {
+            continue;
+        }
+        for (place, object) in objects(format!("document {place}"), document) {
+            match one(object) {
+                Ok(identities) => found.push(identities),
+                Err(problem) => problems.push(format!("{place}: {problem}")),
+            }
+        }
+    }
+    if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+fn objects(place: String, document: Value) -> Vec<(String, Value)> {
+    let is_list = kind_of(&document).is_some_and(|kind| kind.ends_with("List"));
+    match document {
+        Value::Object(mut list) if is_list => {
+            let items = list.remove("items").unwrap_or_default();
+            let items = if let Value::Array(items) = items { items } else { Vec::new() };
+            let placed = items.into_iter().enumerate();
+            placed.map(|(index, item)| (format!("{place}, items[{index}]"), item)).collect()
+        }
+        Value::Array(items) => {
+            let placed = items.into_iter().enumerate();
+            placed.map(|(index, item)| (format!("{place}, [{index}]"), item)).collect()
+        }
+        other => vec![(place, other)],
+    }
+}
+
+fn one(object: Value) -> Result<HostedClusterIdentities, String> {
+    let expected = HostedClusterIdentities::KIND;
+    match kind_of(&object) {
+        Some(kind) if kind == expected => {}
+        Some(kind) => return Err(format!("kind is `{kind}`, not `{expected}`")),
+        None => return Err(format!("there is no kind; it should be `{expected}`")),
+    }
+    serde_json::from_value(object).map_err(|error| error.to_string())
+}
+
+fn kind_of(object: &Value) -> Option<&str> {
+    object.get("kind").and_then(Value::as_str)
+}
+
+const HINT: &str = "give what `kubectl get hostedclusteridentities -A -o yaml` prints";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<String>, Vec<String>> {
+        let found = parse(serde_saphyr::from_multiple(text).unwrap())?;
+        Ok(found.into_iter().filter_map(|it| it.metadata.name).collect())
+    }
+
+    const ONE: &str = "kind: HostedClusterIdentities\nmetadata: {name: one}\n";
+
+    #[test]
+    fn an_object_documents_and_lists_are_read_as_kubectl_prints_them() {
+        assert_eq!(read(ONE), Ok(vec!["one".to_owned()]));
+        assert_eq!(read(&format!("---\n{ONE}---\n{ONE}")).unwrap().len(), 2);
+        let json = r#"{"kind": "HostedClusterIdentities", "metadata": {"name": "one"}}"#;
+        for kind in ["List", "HostedClusterIdentitiesList"] {
+            let list = format!(r#"{{"kind": "{kind}", "items": [{json}, {json}]}}"#);
+            assert_eq!(read(&list).unwrap().len(), 2, "{kind}");
+        }
+        assert_eq!(read(&format!("[{json}]")).unwrap().len(), 1);
+        assert_eq!(read(r#"{"kind": "List", "items": []}"#), Ok(vec![]));
+    }
+
+    #[test]
+    fn every_object_that_is_none_is_named_with_its_place() {
+        let text = format!(
+            "{ONE}---\nkind: List\nitems:\n- kind: Pod\n- {{}}\n---\nkind: HostedClusterIdentities\nstatus: {{identities: 3}}\n"
+        );
+        let problems = read(&text).unwrap_err();
+        assert_eq!(problems.len(), 3, "{problems:?}");
+        assert_eq!(
+            problems[0],
+            "document 2, items[0]: kind is `Pod`, not `HostedClusterIdentities`"
+        );
+        assert!(problems[1].starts_with("document 2, items[1]: there is no kind"));
+        assert!(problems[2].starts_with("document 3: invalid type"), "{}", problems[2]);
+    }
+}

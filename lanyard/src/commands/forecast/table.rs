@@ -1,0 +1,143 @@
+//! A forecast as a timeline for people.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use jiff::{SignedDuration, Timestamp};
+use lanyard_desired::forecast::{Entry, Moment, Verdict};
+
+/// The moments that lie ahead, in their order; below what needs somebody, and the sum.
+///
+/// Identities of one cluster that come to the same at the same minute share a line.
+pub(super) fn render(entries: &[Entry], now: Timestamp) -> String {
+    let mut sections = Vec::new();
+    let moments = moments(entries, now);
+    if !moments.is_empty() {
+        sections.push(timeline(&moments, now));
+    }
+    let told = entries.iter().filter(|it| it.forecast.verdict.is_alarming() || it.is_unknown());
+    let told: Vec<_> = told.map(line).collect();
+    if !told.is_empty() {
+        sections.push(told.join("\n"));
+    }
+    sections.push(sum(entries, now));
+    sections.join("\n\n")
+}
+
+/// When what happens in which cluster.
+type Happening<'a> = (Timestamp, Moment, &'a str, &'a str);
+
+fn moments(entries: &[Entry], now: Timestamp) -> BTreeMap<Happening<'_>, Vec<&str>> {
+    let mut moments: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for entry in entries {
+        for (at, moment) in entry.forecast.moments() {
+            if at > now {
+                let happening = (minute(at), moment, &*entry.namespace, &*entry.cluster);
+                moments.entry(happening).or_default().push(&*entry.component);
+            }
+        }
+    }
+    moments
+}
+
+fn timeline(moments: &BTreeMap<Happening<'_>, Vec<&str>>, now: Timestamp) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["WHEN", "IN", "WHAT", "HOSTEDCLUSTER", "IDENTITIES"]);
+    for ((at, moment, namespace, cluster), identities) in moments {
+        table.add_row([
+            date(*at),
+            distance(at.duration_since(now)),
+            moment.title().to_owned(),
+            format!("{namespace}/{cluster}"),
+            identities.join(", "),
+        ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
+    }
+    let lines: Vec<_> = table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+fn line(entry: &Entry) -> String {
+    let Entry { namespace, cluster, component, forecast, .. } = entry;
+    let verdict = forecast.verdict;
+    format!("{verdict}: {namespace}/{cluster} {component}: {}", forecast.sentence())
+}
+
+fn sum(entries: &[Entry], now: Timestamp) -> String {
+    let counts = Verdict::ALL.into_iter().rev().filter_map(|verdict| {
+        let count = entries.iter().filter(|entry| entry.forecast.verdict == verdict).count();
+        (count > 0).then(|| format!("{count} {verdict}"))
+    });
+    let counts: Vec<_> = counts.collect();
+    format!("{} identities at {}: {}", entries.len(), date(now), counts.join(", "))
+}
+
+/// The minute in which a moment lies.
+fn minute(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second() - at.as_second().rem_euclid(60)).unwrap_or(at)
+}
+
+/// To the minute, in UTC.
+fn date(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%MZ").to_string()
+}
+
+/// In the two largest units, as one tells the time until a date.
+fn distance(time: SignedDuration) -> String {
+    let minutes = time.as_mins().max(0);
+    let (days, hours, minutes) = (minutes / 1_440, minutes / 60 % 24, minutes % 60);
+    match (days, hours) {
+        (0, 0) => format!("{minutes}m"),
+        (0, hours) => format!("{hours}h {minutes}m"),
+        (days, 0) => format!("{days}d"),
+        (days, hours) => format!("{days}d {hours}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_api::HostedClusterIdentities;
+    use lanyard_desired::forecast::{Policy, timeline};
+    use serde_json::json;
+
+    use super::*;
+
+    fn clusters() -> Vec<HostedClusterIdentities> {
+        let identity = |component: &str, renew: &str, end: &str| {
+            json!({
+                "component": component, "secretProviderClass": "c", "ready": "True", "reason": "AsExpected",
+                "renewAfter": renew, "notAfter": end,
+            })
+        };
+        let (renew, end) = ("2026-02-15T00:00:10Z", "2026-04-01T00:00:10Z");
+        let value = json!([
+            {"metadata": {"namespace": "clusters", "name": "harbour"}, "status": {"identities": [
+                identity("disk", renew, end),
+                identity("file", "2026-02-15T00:00:50Z", "2026-04-01T00:00:50Z"),
+                identity("ingress", "2026-01-20T00:00:00Z", "2026-02-03T00:00:00Z"),
+            ]}},
+            {"metadata": {"namespace": "clusters", "name": "quay"}},
+        ]);
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_forecast_is_a_timeline_and_what_needs_somebody() {
+        let now: Timestamp = "2026-02-01T12:34:56Z".parse().unwrap();
+        let entries = timeline(&clusters(), &Policy::default(), now);
+        insta::assert_snapshot!(render(&entries, now));
+    }
+
+    #[test]
+    fn distances_are_told_in_their_two_largest_units() {
+        for (minutes, expected) in
+            [(0, "0m"), (59, "59m"), (60, "1h 0m"), (1_440, "1d"), (1_500, "1d 1h"), (-5, "0m")]
+        {
+            assert_eq!(distance(SignedDuration::from_mins(minutes)), expected);
+        }
+    }
+}

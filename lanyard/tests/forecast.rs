@@ -1,0 +1,97 @@
+//! `lanyard forecast` with the real program: what it reads, prints and ends with.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+const LIST: &str = "
+apiVersion: v1
+kind: List
+items:
+- apiVersion: lanyard.dev/v1alpha1
+  kind: HostedClusterIdentities
+  metadata: {name: harbour, namespace: clusters}
+  status:
+    identities:
+    - component: disk
+      secretProviderClass: managed-azure-disk-csi
+      ready: 'True'
+      reason: AsExpected
+      notBefore: 2026-01-01T00:00:00Z
+      renewAfter: 2026-02-15T00:00:00Z
+      notAfter: 2026-04-01T00:00:00Z
+";
+
+fn forecast(arguments: &[&str], input: &str) -> Output {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_lanyard"))
+        .args(["forecast", "--input", "-"])
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    program.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    program.wait_with_output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn the_exit_code_says_whether_somebody_is_needed() {
+    for (arguments, expected) in [
+        (&["--at", "2026-02-01T00:00:00Z"][..], 0),
+        (&["--at", "2026-02-01T00:00:00Z", "--within", "58d"], 0),
+        (&["--at", "2026-02-01T00:00:00Z", "--within", "59d"], 1),
+        (&["--at", "2026-02-20T00:00:00Z"], 1),
+        (&["--at", "2026-02-20T00:00:00Z", "--patience", "7d"], 0),
+        (&["--at", "2027-01-01T00:00:00Z"], 1),
+        (&["--at", "2026-02-01T00:00:00Z", "another"], 0),
+        (&["--within", "soon"], 2),
+        (&["--all-namespaces"], 2),
+    ] {
+        let output = forecast(arguments, LIST);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(expected), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn what_nobody_knows_is_not_good_unless_it_is_said_to_be() {
+    let unknown = LIST.replace("notAfter", "formerly");
+    assert_eq!(forecast(&[], &unknown).status.code(), Some(1));
+    assert_eq!(forecast(&["--ignore-unknown"], &unknown).status.code(), Some(0));
+}
+
+#[test]
+fn every_form_is_printed() {
+    let at = ["--at", "2026-02-20T00:00:00Z", "-o"];
+    let printed = |form: &str| printed(&forecast(&[&at[..], &[form]].concat(), LIST));
+    let table = printed("table");
+    for part in ["WHEN", "2026-04-01 00:00Z", "clusters/harbour", "overdue: clusters/harbour disk:"]
+    {
+        assert!(table.contains(part), "{table}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&printed("json")).unwrap();
+    assert_eq!(json[0]["verdict"], "overdue");
+    assert!(printed("yaml").contains("verdict: overdue"));
+    let calendar = printed("ics");
+    assert!(calendar.starts_with("BEGIN:VCALENDAR\r\n") && calendar.ends_with("END:VCALENDAR\r\n"));
+}
+
+#[test]
+fn what_is_no_list_of_identities_is_named_with_its_place_and_the_next_step() {
+    let output = forecast(&[], "kind: Pod\n---\nkind: Secret\n");
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    for part in [
+        "document 1: kind is `Pod`",
+        "document 2: kind is `Secret`",
+        "hint: give what `kubectl get",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+}
