@@ -101,9 +101,13 @@ impl FromStr for CanaryCall {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (component, call) = text.split_once('=').ok_or("give COMPONENT=CALL")?;
-        let component = component.parse().map_err(|_| format!("`{component}` is no component"))?;
+        let component: Component = component.parse().map_err(told)?;
         Ok(Self { component, call: call.to_owned() })
     }
+}
+
+fn told(error: impl std::error::Error) -> String {
+    error.to_string()
 }
 
 #[derive(Debug, clap::Args)]

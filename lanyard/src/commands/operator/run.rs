@@ -124,4 +124,4 @@ fn pages(
 
 const LIVENESS_LIMIT: Duration = Duration::from_secs(5);
 /// How long everything may take to be listed, where somebody waits for the answer.
-const LONGEST_LISTING: Duration = Duration::from_secs(60);
+const LONGEST_LISTING: Duration = Duration::from_mins(1);

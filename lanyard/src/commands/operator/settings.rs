@@ -83,7 +83,7 @@ fn identity(pod_name: &str, chance: u32) -> String {
 
 fn is_name(text: &str) -> bool {
     let named = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
-    (1..=40).contains(&text.len())
+    (1..=LONGEST_LEASE_NAME).contains(&text.len())
         && text.chars().all(named)
         && !text.starts_with('-')
         && !text.ends_with('-')
@@ -127,4 +127,6 @@ fn proves(templates: &WorkloadTemplates) -> Hop {
 
 /// Less leaves no room for a renewal that fails once.
 const SHORTEST_LEASE: Duration = Duration::from_secs(6);
+/// With a number or an identity behind it it is still a name, and by itself the value of a label.
+const LONGEST_LEASE_NAME: usize = 63;
 const LONGEST_IDENTITY: usize = 150;
