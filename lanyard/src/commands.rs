@@ -2,6 +2,7 @@
 
 #[cfg(feature = "emulator")]
 pub(crate) mod azure;
+mod azure_way;
 pub(crate) mod canary;
 mod cluster_access;
 pub(crate) mod credential;

@@ -13,8 +13,7 @@ pub(crate) struct Environment {
     /// `XDG_RUNTIME_DIR`: where a running local Azure leaves its address.
     #[cfg(feature = "emulator")]
     pub(crate) runtime_directory: Option<PathBuf>,
-    /// `SSL_CERT_FILE`: roots to be kept in the bundle of the local Azure.
-    #[cfg(feature = "emulator")]
+    /// `SSL_CERT_FILE`: the trusted authorities, in the place of the system's.
     pub(crate) ssl_cert_file: Option<PathBuf>,
     /// `KUBERNETES_SERVICE_HOST`: the Kubernetes API, in a pod.
     pub(crate) kubernetes_host: Option<String>,
@@ -63,7 +62,6 @@ impl Environment {
             no_proxy: either("NO_PROXY", "no_proxy"),
             #[cfg(feature = "emulator")]
             runtime_directory: text("XDG_RUNTIME_DIR").map(PathBuf::from),
-            #[cfg(feature = "emulator")]
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
             kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),

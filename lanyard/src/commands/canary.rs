@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use lanyard_azure::{RetryPolicy, Transport, TransportSettings};
+use lanyard_azure::{RetryPolicy, TransportSettings};
 use lanyard_canary::{Canary, CanaryMetrics, CanaryParts, PodAnnotation, Telling};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
@@ -20,8 +20,8 @@ use lanyard_telemetry::{
 };
 use lanyard_vocabulary::{ArmResourceId, Cloud, Component, causes};
 
-use super::cluster_access;
 use super::go_values::GoDuration;
+use super::{azure_way, cluster_access};
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::settings::Environment;
 use crate::signals::Signals;
@@ -164,15 +164,8 @@ fn parts(
     metrics: &CanaryMetrics,
     clock: &SharedClock,
 ) -> Result<CanaryParts, CommandError> {
-    let settings = TransportSettings {
-        https_proxy: environment.https_proxy.clone(),
-        no_proxy: environment.no_proxy.clone(),
-        retry: NEXT_ROUND,
-        ..TransportSettings::default()
-    };
-    let transport = Transport::new(&settings, SharedClock::clone(clock)).map_err(|error| {
-        CommandError::unavailable("Azure cannot be reached").because(&error).hint(error.hint())
-    })?;
+    let settings = TransportSettings { retry: NEXT_ROUND, ..azure_way::settings(environment)? };
+    let transport = azure_way::transport(&settings, clock)?;
     let mut options = TokenTransportOptions::default();
     options.clock = SharedClock::clone(clock);
     options.client.transport = Some(transport.unpaced());

@@ -103,7 +103,13 @@ impl Rotation {
         let number = self.generation.number();
         let error = engine.renew(&key, number).await.err()?;
         // The outcome is in the health; the tokens that are held keep serving.
-        tracing::warn!(generation = number, scope = &*key.scope, %error, "the new key was tried in vain");
+        let told: &dyn std::error::Error = &error;
+        tracing::warn!(
+            generation = number,
+            scope = &*key.scope,
+            error = told,
+            "the new key was tried in vain"
+        );
         match error.retry_class() {
             RetryClass::Transient | RetryClass::Throttled { .. } => Some(key),
             RetryClass::Invalid | RetryClass::Denied => None,

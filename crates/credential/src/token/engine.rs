@@ -336,7 +336,9 @@ impl<S: TokenSource> Shared<S> {
         self.status.lock().note_failed(&flight.key, &error, self.clock.now());
         self.metrics.token_failed(&error);
         let (scope, hint) = (&*flight.key.scope, error.hint());
-        tracing::warn!(scope, %error, hint, "no token");
+        // As an error it is logged with its causes: a server that nobody trusts is one of them.
+        let told: &dyn std::error::Error = &error;
+        tracing::warn!(scope, error = told, hint, "no token");
         error
     }
 

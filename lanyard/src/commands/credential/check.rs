@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
-use lanyard_azure::{ArmClient, Caller, Transport, TransportSettings};
+use lanyard_azure::{ArmClient, Caller, Transport};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::inspect::{Inspection, inspect};
 use lanyard_credential::{
@@ -17,6 +17,7 @@ use lanyard_vocabulary::{Cloud, causes};
 use serde::Serialize;
 use url::Url;
 
+use crate::commands::azure_way;
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output::{self, Format};
 use crate::settings::Environment;
@@ -187,12 +188,5 @@ fn arm_scope(inspection: &Inspection) -> String {
 }
 
 fn transport(environment: &Environment, clock: SharedClock) -> Result<Transport, CommandError> {
-    let settings = TransportSettings {
-        https_proxy: environment.https_proxy.clone(),
-        no_proxy: environment.no_proxy.clone(),
-        ..TransportSettings::default()
-    };
-    Transport::new(&settings, clock).map_err(|error| {
-        CommandError::unavailable("Azure cannot be reached").because(&error).hint(error.hint())
-    })
+    azure_way::transport(&azure_way::settings(environment)?, &clock)
 }

@@ -23,6 +23,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use super::flags::KmsArgs;
 use super::settings::KmsSettings;
+use crate::commands::azure_way;
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output;
 use crate::settings::Environment;
@@ -134,16 +135,9 @@ fn transport(environment: &Environment, clock: &SharedClock) -> Result<Transport
         longest_pause: Duration::from_secs(8),
         ..BreakerPolicy::default()
     };
-    let settings = TransportSettings {
-        https_proxy: environment.https_proxy.clone(),
-        no_proxy: environment.no_proxy.clone(),
-        retry,
-        breaker: Some(breaker),
-        ..TransportSettings::default()
-    };
-    Transport::new(&settings, Arc::clone(clock)).map_err(|error| {
-        CommandError::unavailable("Azure cannot be reached").because(&error).hint(error.hint())
-    })
+    let settings =
+        TransportSettings { retry, breaker: Some(breaker), ..azure_way::settings(environment)? };
+    azure_way::transport(&settings, clock)
 }
 
 fn ways(

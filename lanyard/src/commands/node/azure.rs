@@ -21,6 +21,7 @@ use lanyard_vocabulary::causes;
 
 use super::counted_client::CountedClient;
 use super::flags::{AzureArgs, NodeArgs, PolicyModeName};
+use crate::commands::azure_way;
 use crate::exit::CommandError;
 use crate::settings::Environment;
 
@@ -71,18 +72,14 @@ fn ways(
     clock: &SharedClock,
 ) -> Result<NodeWays, CommandError> {
     let settings = TransportSettings {
-        https_proxy: environment.https_proxy.clone(),
-        no_proxy: environment.no_proxy.clone(),
         rate: Rate { per_second: args.vault_requests_per_second, burst: args.vault_request_burst },
         breaker: Some(BreakerPolicy::default()),
-        ..TransportSettings::default()
+        ..azure_way::settings(environment)?
     };
     let counted =
         |client| CountedClient::around(client, metrics.clone(), SharedClock::clone(clock));
     let transport = Transport::wrapped(&settings, SharedClock::clone(clock), counted);
-    let transport = transport.map_err(|error| {
-        CommandError::unavailable("Azure cannot be reached").because(&error).hint(error.hint())
-    })?;
+    let transport = transport.map_err(|error| azure_way::explain(&error))?;
     let managed_identity = ManagedIdentityTransport::new(token_options(None, clock))
         .map_err(|error| CommandError::unavailable(causes(&error)))?;
     Ok(NodeWays {
