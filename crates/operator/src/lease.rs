@@ -13,7 +13,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use lanyard_clock::SharedClock;
 use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 use lanyard_vocabulary::causes;
@@ -71,12 +71,12 @@ impl Candidate {
         }
         for shard in 0..self.settings.shards {
             if self.is_ours(shard) {
-                let released = self.release(shard).await;
-                Self::tell(released);
+                let retired = self.retire(shard).await;
+                Self::tell(retired);
             }
         }
         if self.settings.shards > 1 {
-            Self::tell(self.delete(&self.replica_name()).await);
+            Self::tell(self.delete(&self.replica_name(), None).await);
         }
     }
 
@@ -125,7 +125,7 @@ impl Candidate {
         }
         let prefix = self.replica_prefix();
         for name in self.sightings.abandoned(&prefix, FORGET_AFTER, now) {
-            self.delete(&name).await?;
+            self.delete(&name, None).await?;
         }
         Ok(())
     }
@@ -149,6 +149,15 @@ impl Candidate {
         }
         // It ends by itself, after the last write that may be on its way.
         Ok(())
+    }
+
+    /// Lets a shard go for good: the lease goes too, unless somebody has taken it meanwhile.
+    async fn retire(&mut self, shard: u32) -> Result<(), ApiError> {
+        self.release(shard).await?;
+        let name = self.shard_name(shard);
+        let free = self.sightings.record(&name).filter(|record| record.holder.is_none());
+        let Some(version) = free.map(|record| record.version.clone()) else { return Ok(()) };
+        self.delete(&name, Some(version)).await
     }
 
     async fn renew_presence(&mut self) -> Result<(), ApiError> {
@@ -198,8 +207,10 @@ impl Candidate {
         }
     }
 
-    async fn delete(&self, name: &str) -> Result<(), ApiError> {
-        let parameters = DeleteParams::default();
+    async fn delete(&self, name: &str, version: Option<String>) -> Result<(), ApiError> {
+        let preconditions =
+            version.map(|version| Preconditions { resource_version: Some(version), uid: None });
+        let parameters = DeleteParams { preconditions, ..DeleteParams::default() };
         let delete = || self.leases.delete(name, &parameters);
         let deleted = self.api.find(PATIENCE, format!("delete lease {name}"), delete).await;
         deleted.map(drop)
