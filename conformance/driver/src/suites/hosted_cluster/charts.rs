@@ -1,6 +1,8 @@
 //! Both charts on this node.
 
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -93,8 +95,17 @@ fn node_values(stage: &Stage) -> Result<Value, Failed> {
     }))
 }
 
+/// The CA of the local Azure where canaries may read it: they run as nobody.
+fn public_authority(stage: &Stage) -> Result<PathBuf, Failed> {
+    let path = stage.parts.site.directory().join("local-azure.pem");
+    std::fs::copy(stage.parts.azure.authority(), &path).map_err(chain)?;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o444)).map_err(chain)?;
+    Ok(path)
+}
+
 fn operator_values(stage: &Stage) -> Result<Value, Failed> {
     let (parts, ports) = (&stage.parts, &stage.ports);
+    let authority = public_authority(stage)?;
     let server = api_server(stage);
     Ok(json!({
         "image": image(stage)?,
@@ -120,7 +131,7 @@ fn operator_values(stage: &Stage) -> Result<Value, Failed> {
                 ],
                 "volumes": [{
                     "name": "local-azure",
-                    "hostPath": { "path": parts.azure.authority(), "type": "File" },
+                    "hostPath": { "path": authority, "type": "File" },
                 }],
                 "volumeMounts": [
                     { "name": "local-azure", "mountPath": AUTHORITY, "readOnly": true },
