@@ -250,6 +250,7 @@ fn operator_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Comma
     command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
     let file = |path: &str| house.root().join(path);
     command.arg("--definitions").arg(file("charts/lanyard-operator/files/crds"));
+    command.arg("--rendered").arg(file("conformance/kubernetes/operator-chart"));
     command.arg("--cases").arg(file("conformance/cases/hosted_cluster.yaml"));
     command.arg("--hosted-cluster").arg(file("examples/hostedcluster.yaml"));
     Ok(command)

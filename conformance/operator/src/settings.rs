@@ -12,8 +12,8 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
-use crate::suite::Stage;
 use crate::suite::world::{WorldError, client, install};
+use crate::suite::{Chart, Stage};
 
 /// The user as whom the operator signs in: it has the rights of its chart.
 pub(crate) const OPERATOR: &str = "lanyard-operator";
@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// The file of accepted and rejected HostedClusters
     #[arg(long, value_name = "FILE")]
     cases: PathBuf,
+    /// The directory of what the chart renders
+    #[arg(long, value_name = "DIR")]
+    rendered: PathBuf,
     /// The example of a HostedCluster
     #[arg(long, value_name = "FILE")]
     hosted_cluster: PathBuf,
@@ -71,6 +74,10 @@ pub(crate) fn prepare(arguments: &Arguments) -> Result<Stage, SetupError> {
     let cases = load_cases(&arguments.cases)?;
     let definitions = load_definitions(&arguments.definitions)?;
     let example: Value = load_yaml(&arguments.hosted_cluster)?;
+    let chart = Arc::new(Chart {
+        all: load_objects(&arguments.rendered.join("defaults.golden.yaml"))?,
+        identity_only: load_objects(&arguments.rendered.join("beside-hypershift.golden.yaml"))?,
+    });
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
     let options =
         ControlPlaneOptions::new(arguments.etcd.clone(), arguments.kube_apiserver.clone())
@@ -81,7 +88,8 @@ pub(crate) fn prepare(arguments: &Arguments) -> Result<Stage, SetupError> {
         install(&client, &definitions).await?;
         Ok::<_, WorldError>(client)
     })?;
-    Ok(Stage { plane, runtime, client, cases: Arc::new(cases), example: Arc::new(example) })
+    let (cases, example) = (Arc::new(cases), Arc::new(example));
+    Ok(Stage { plane, runtime, client, cases, example, chart })
 }
 
 fn load_cases(path: &Path) -> Result<Vec<SchemaCase>, SetupError> {
@@ -92,6 +100,13 @@ fn load_definitions(directory: &Path) -> Result<Vec<CustomResourceDefinition>, S
     let failed = |source| SetupError::Read { path: directory.to_path_buf(), source };
     let entries = fs::read_dir(directory).map_err(failed)?;
     entries.map(|entry| load_yaml(&entry.map_err(failed)?.path())).collect()
+}
+
+/// The objects that Helm rendered.
+fn load_objects(path: &Path) -> Result<Vec<Value>, SetupError> {
+    let unreadable =
+        |source| SetupError::Yaml { path: path.to_path_buf(), source: Box::new(source) };
+    serde_saphyr::from_multiple(&load_text(path)?).map_err(unreadable)
 }
 
 fn load_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, SetupError> {

@@ -29,6 +29,16 @@ pub(crate) struct Stage {
     pub(crate) cases: Arc<Vec<SchemaCase>>,
     /// A complete HostedCluster.
     pub(crate) example: Arc<Value>,
+    /// What the operator's chart renders.
+    pub(crate) chart: Arc<Chart>,
+}
+
+/// The objects that the operator's chart renders.
+pub(crate) struct Chart {
+    /// With `role: all`.
+    pub(crate) all: Vec<Value>,
+    /// With `role: identity-only`.
+    pub(crate) identity_only: Vec<Value>,
 }
 
 /// Every case of every subject.

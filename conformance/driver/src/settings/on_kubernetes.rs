@@ -36,8 +36,9 @@ pub(super) fn prepare(
     let trials = match suite {
         Suite::Chart => chart::trials(chart::Stage {
             helm: helm(arguments, tools, &site, Chart::Node)?,
+            operator: helm(arguments, tools, &site, Chart::Operator)?,
             site,
-            golden: arguments.repository.join("conformance").join("kubernetes").join("chart"),
+            golden: arguments.repository.join("conformance").join("kubernetes"),
             bless: arguments.bless,
         }),
         Suite::Csi => csi::trials(&csi_stage(arguments, tools, &site)?)?,

@@ -1,5 +1,6 @@
-//! The chart `charts/lanyard-node`, judged by Helm and by a Kubernetes API.
+//! The charts, judged by Helm and by a Kubernetes API.
 
+mod operator_ownership;
 mod ownership;
 
 use std::fs;
@@ -9,12 +10,13 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 
 use super::chain;
-use crate::helm::{Helm, HelmError};
+use crate::helm::{Chart, Helm, HelmError};
 use crate::site::Site;
 
 /// Values that are rendered and compared with the committed objects.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
+    chart: Chart,
     /// The name of the two files: `NAME.values.yaml` and `NAME.golden.yaml`.
     name: &'static str,
     /// The version of the cluster.
@@ -23,21 +25,38 @@ struct Variant {
     api: Option<&'static str>,
 }
 
-const fn variant(name: &'static str, kubernetes: &'static str) -> Variant {
-    Variant { name, kubernetes, api: None }
+const fn variant(chart: Chart, name: &'static str, kubernetes: &'static str) -> Variant {
+    Variant { chart, name, kubernetes, api: None }
 }
 
-const VARIANTS: [Variant; 6] = [
-    variant("defaults", "1.36.3"),
-    variant("tokens-in-the-volume-context", "1.34.4"),
-    variant("beside-another-driver", "1.36.3"),
-    variant("least", "1.36.3"),
-    Variant { name: "openshift", kubernetes: "1.36.3", api: Some("security.openshift.io/v1") },
-    Variant {
-        name: "everything",
-        kubernetes: "1.36.3",
-        api: Some("monitoring.coreos.com/v1/PodMonitor"),
-    },
+impl Variant {
+    /// The name in the names of trials.
+    fn title(self) -> String {
+        let name = self.name.replace(['-', '.'], "_");
+        match self.chart {
+            Chart::Node => name,
+            Chart::Operator => format!("operator_{name}"),
+        }
+    }
+
+    /// The same where an API is there.
+    const fn with(self, api: &'static str) -> Self {
+        Self { api: Some(api), ..self }
+    }
+}
+
+const MONITORS: &str = "monitoring.coreos.com/v1/PodMonitor";
+
+const VARIANTS: [Variant; 9] = [
+    variant(Chart::Node, "defaults", "1.36.3"),
+    variant(Chart::Node, "tokens-in-the-volume-context", "1.34.4"),
+    variant(Chart::Node, "beside-another-driver", "1.36.3"),
+    variant(Chart::Node, "least", "1.36.3"),
+    variant(Chart::Node, "openshift", "1.36.3").with("security.openshift.io/v1"),
+    variant(Chart::Node, "everything", "1.36.3").with(MONITORS),
+    variant(Chart::Operator, "defaults", "1.36.3"),
+    variant(Chart::Operator, "beside-hypershift", "1.36.3"),
+    variant(Chart::Operator, "everything", "1.36.3").with(MONITORS),
 ];
 
 /// Values that must be refused, and what the refusal must name.
@@ -74,12 +93,27 @@ const REFUSED: [(&str, &str, &str); 14] = [
     ),
 ];
 
+/// The same for the chart of the operator.
+const REFUSED_BY_OPERATOR: [(&str, &str, &str); 9] = [
+    ("an_unknown_value", "replicass=2", "replicass"),
+    ("a_role_that_does_not_exist", "role=observer", "/role"),
+    ("a_reader_that_is_no_client_id", "keyVaultUserClientID=reader", "/keyVaultUserClientID"),
+    ("an_address_without_a_port", "metricsAddr=8080", "/metricsAddr"),
+    ("more_shards_than_the_operator_takes", "shards=65", "/shards"),
+    ("no_workers", "workers=0", "/workers"),
+    ("an_interval_without_a_unit", "workloads.canary.interval=60", "/workloads/canary/interval"),
+    ("an_unknown_value_of_the_canaries", "workloads.canary.imag=x", "imag"),
+    ("an_image_without_a_repository", "image.repository=", "image.repository is needed"),
+];
+
 /// What the trials need.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) helm: Helm,
+    /// The same for the chart of the operator.
+    pub(crate) operator: Helm,
     pub(crate) site: Arc<Site>,
-    /// `conformance/kubernetes/chart`.
+    /// `conformance/kubernetes`.
     pub(crate) golden: PathBuf,
     /// Write what is rendered instead of comparing it.
     pub(crate) bless: bool,
@@ -87,10 +121,14 @@ pub(crate) struct Stage {
 
 pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
     let stage = Arc::new(stage);
-    let mut trials =
-        vec![trial("chart::lint_finds_nothing", &stage, |stage| stage.helm.lint().map_err(chain))];
+    let mut trials = vec![
+        trial("chart::lint_finds_nothing", &stage, |stage| stage.helm.lint().map_err(chain)),
+        trial("chart::lint_finds_nothing_in_the_chart_of_the_operator", &stage, |stage| {
+            stage.operator.lint().map_err(chain)
+        }),
+    ];
     for variant in VARIANTS {
-        let name = variant.name.replace(['-', '.'], "_");
+        let name = variant.title();
         trials.push(trial(&format!("chart::{name}_renders_as_committed"), &stage, move |stage| {
             stage.render(variant)
         }));
@@ -104,10 +142,15 @@ pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
     }
     for (name, value, named) in REFUSED {
         trials.push(trial(&format!("chart::{name}_is_refused"), &stage, move |stage| {
-            stage.refuse(value, named)
+            stage.refuse(Chart::Node, value, named)
         }));
     }
+    for (name, value, named) in REFUSED_BY_OPERATOR {
+        let name = format!("chart::{name}_is_refused_by_the_operator");
+        trials.push(trial(&name, &stage, move |stage| stage.refuse(Chart::Operator, value, named)));
+    }
     trials.extend(ownership::trials(&stage));
+    trials.extend(operator_ownership::trials(&stage));
     trials
 }
 
@@ -121,18 +164,33 @@ fn trial(
 }
 
 impl Stage {
+    const fn helm(&self, chart: Chart) -> &Helm {
+        match chart {
+            Chart::Node => &self.helm,
+            Chart::Operator => &self.operator,
+        }
+    }
+
+    /// Where the values and the committed objects of a chart are.
+    fn golden(&self, chart: Chart) -> PathBuf {
+        self.golden.join(match chart {
+            Chart::Node => "chart",
+            Chart::Operator => "operator-chart",
+        })
+    }
+
     fn rendered(&self, variant: Variant) -> Result<String, Failed> {
-        let values = self.golden.join(format!("{}.values.yaml", variant.name));
+        let values = self.golden(variant.chart).join(format!("{}.values.yaml", variant.name));
         let mut arguments = vec!["--kube-version", variant.kubernetes];
         if let Some(api) = variant.api {
             arguments.extend(["--api-versions", api]);
         }
-        self.helm.template(&values, &arguments).map_err(chain)
+        self.helm(variant.chart).template(&values, &arguments).map_err(chain)
     }
 
     fn render(&self, variant: Variant) -> Result<(), Failed> {
         let rendered = self.rendered(variant)?;
-        let golden = self.golden.join(format!("{}.golden.yaml", variant.name));
+        let golden = self.golden(variant.chart).join(format!("{}.golden.yaml", variant.name));
         if self.bless {
             return fs::write(&golden, rendered).map_err(chain);
         }
@@ -146,9 +204,9 @@ impl Stage {
         self.site.kubectl.admit(&rendered).map_err(chain)
     }
 
-    fn refuse(&self, value: &str, named: &str) -> Result<(), Failed> {
-        let values = self.golden.join("defaults.values.yaml");
-        match self.helm.template(&values, &["--set", value]) {
+    fn refuse(&self, chart: Chart, value: &str, named: &str) -> Result<(), Failed> {
+        let values = self.golden(chart).join("defaults.values.yaml");
+        match self.helm(chart).template(&values, &["--set", value]) {
             Ok(_) => Err("Helm rendered it".into()),
             // Helm's own words, without the call, which names the value anyway.
             Err(HelmError::Failed { message, .. }) if message.contains(named) => Ok(()),

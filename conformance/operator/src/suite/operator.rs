@@ -1,9 +1,11 @@
 //! The operator itself, in this process, at the real API server, with the rights of its chart.
 
+mod asked;
 mod beside;
 mod converge;
 mod faults;
 mod replicas;
+mod rights;
 mod running;
 
 use libtest_mimic::Trial;
@@ -11,6 +13,7 @@ use libtest_mimic::Trial;
 use super::Stage;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
-    let subjects = [converge::trials, beside::trials, replicas::trials, faults::trials];
+    let subjects =
+        [converge::trials, beside::trials, replicas::trials, rights::trials, faults::trials];
     subjects.iter().flat_map(|trials| trials(stage)).collect()
 }

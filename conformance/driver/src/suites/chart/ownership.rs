@@ -6,6 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::{Stage, chain, trial};
+use crate::helm::Chart;
 
 const DRIVER: &str = "secrets-store.csi.k8s.io";
 const CLASSES: &str = "secretproviderclasses.secrets-store.csi.x-k8s.io";
@@ -156,15 +157,15 @@ impl Stage {
     }
 
     fn values(&self) -> std::path::PathBuf {
-        self.golden.join("defaults.values.yaml")
+        self.golden(Chart::Node).join("defaults.values.yaml")
     }
 
-    fn version(&self, kind: &str, name: &str) -> Result<Value, Failed> {
+    pub(super) fn version(&self, kind: &str, name: &str) -> Result<Value, Failed> {
         let object = self.site.kubectl.read(&[kind, name]).map_err(chain)?;
         Ok(object["metadata"]["resourceVersion"].clone())
     }
 
-    fn unchanged(&self, kind: &str, name: &str, before: &Value) -> Result<(), Failed> {
+    pub(super) fn unchanged(&self, kind: &str, name: &str, before: &Value) -> Result<(), Failed> {
         if self.version(kind, name)? == *before {
             return Ok(());
         }

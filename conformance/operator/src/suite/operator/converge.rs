@@ -247,7 +247,7 @@ async fn deletion(world: World) -> Result<(), Failed> {
 }
 
 /// Ends a namespace, as the controller manager would.
-async fn finish(namespaces: &Api<Namespace>, name: &str) -> Result<(), Failed> {
+pub(super) async fn finish(namespaces: &Api<Namespace>, name: &str) -> Result<(), Failed> {
     let mut namespace = serde_json::to_value(namespaces.get(name).await?)?;
     namespace["spec"] = json!({"finalizers": []});
     let path = format!("/api/v1/namespaces/{name}/finalize");
@@ -331,21 +331,7 @@ async fn broken(world: World) -> Result<(), Failed> {
     world.make_cluster(|_| ()).await?;
     world.until_made().await?;
     settle(&running, &world.room()).await?;
-    // The canary of the disk driver tells that its identity is gone.
-    let pods = Kind::of("", "v1", "Pod", "pods");
-    let facts = json!({
-        "component": "disk",
-        "lastGoodHop": "credential",
-        "failure": {
-            "hop": "entra-token",
-            "code": "AADSTS700016",
-            "message": "the application is gone",
-            "hint": "make it again",
-            "since": "2026-01-01T00:00:00Z",
-        },
-    });
-    let name = "azure-disk-csi-driver-controller-0";
-    world.ready_canary(&pods, name, "disk", &facts).await?;
+    world.broken_canary().await?;
     eventually("the identity is broken", async || {
         let told = world.told().await?;
         let identities = told["status"]["identities"].as_array().cloned().unwrap_or_default();

@@ -1,34 +1,24 @@
 //! An operator that runs, and what it asks of the API server.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task;
 use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::Config;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use lanyard_clock::{Clock, SystemClock};
-use lanyard_cluster::SharedControlPlane;
 use lanyard_desired::forecast::Policy;
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
-use lanyard_kubernetes::KubernetesApi;
 use lanyard_operator::rights::cluster_rights;
 use lanyard_operator::{LeaseSettings, Operator, OperatorSettings, Role};
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::Hop;
 use libtest_mimic::Failed;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tower::util::MapRequestLayer;
-use tower::{Layer, Service};
 
+use super::asked::Asked;
 use crate::settings::OPERATOR;
 use crate::suite::world::{Kind, World};
 
@@ -37,13 +27,6 @@ pub(super) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
     asked: Asked,
-}
-
-/// What an operator asked, and whether its way to the API server is open.
-#[derive(Clone, Default)]
-pub(super) struct Asked {
-    lines: Arc<Mutex<Vec<String>>>,
-    cut: Arc<AtomicBool>,
 }
 
 impl Running {
@@ -86,19 +69,22 @@ impl Running {
 
     /// What was written about something whose path contains this.
     pub(super) fn written(&self, part: &str) -> Vec<String> {
-        let lines = self.asked.lines.lock();
-        let is_write = |line: &&String| !line.starts_with("GET ");
-        lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
+        self.asked.written(part)
     }
 
     /// Forgets what was asked until now.
     pub(super) fn forget(&self) {
-        self.asked.lines.lock().clear();
+        self.asked.forget();
+    }
+
+    /// What it asks, also after its end.
+    pub(super) fn asked(&self) -> Asked {
+        self.asked.clone()
     }
 
     /// Cuts or mends its way to the API server: what is asked in between gets no answer.
     pub(super) fn cut(&self, cut: bool) {
-        self.asked.cut.store(cut, Ordering::SeqCst);
+        self.asked.cut(cut);
     }
 
     /// Ends it as a supervisor does.
@@ -114,71 +100,6 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.task.abort();
-    }
-}
-
-impl Asked {
-    async fn api(&self, plane: &SharedControlPlane) -> Result<KubernetesApi, Failed> {
-        let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(OPERATOR))?;
-        let options = KubeConfigOptions::default();
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
-        (config.proxy_url, config.default_retry) = (None, false);
-        config.read_timeout = None;
-        let lines = Arc::clone(&self.lines);
-        let write_down = move |request: http::Request<kube::client::Body>| {
-            let path = request.uri().path().to_owned();
-            lines.lock().push(format!("{} {path}", request.method()));
-            request
-        };
-        let builder = ClientBuilder::try_from(config)?
-            .with_layer(&MapRequestLayer::new(write_down))
-            .with_layer(&Cut(Arc::clone(&self.cut)));
-        let client = builder.build();
-        Ok(KubernetesApi::of_client(client, SystemClock::shared()))
-    }
-}
-
-/// Keeps requests from being sent while it is told to.
-#[derive(Clone)]
-struct Cut(Arc<AtomicBool>);
-
-/// A service behind a [`Cut`].
-#[derive(Clone)]
-struct BehindCut<S> {
-    service: S,
-    cut: Arc<AtomicBool>,
-}
-
-impl<S> Layer<S> for Cut {
-    type Service = BehindCut<S>;
-
-    fn layer(&self, service: S) -> BehindCut<S> {
-        BehindCut { service, cut: Arc::clone(&self.0) }
-    }
-}
-
-impl<S, R> Service<R> for BehindCut<S>
-where
-    S: Service<R>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut task::Context<'_>) -> task::Poll<Result<(), S::Error>> {
-        self.service.poll_ready(context)
-    }
-
-    fn call(&mut self, request: R) -> Self::Future {
-        let cut = Arc::clone(&self.cut);
-        let answer = self.service.call(request);
-        Box::pin(async move {
-            while cut.load(Ordering::SeqCst) {
-                pause(PACE).await;
-            }
-            answer.await
-        })
     }
 }
 
@@ -338,6 +259,23 @@ impl World {
         Ok(())
     }
 
+    /// The canary of the disk driver, which tells that its identity is gone.
+    pub(super) async fn broken_canary(&self) -> Result<(), Failed> {
+        let facts = json!({
+            "component": "disk",
+            "lastGoodHop": "credential",
+            "failure": {
+                "hop": "entra-token",
+                "code": "AADSTS700016",
+                "message": "the application is gone",
+                "hint": "make it again",
+                "since": "2026-01-01T00:00:00Z",
+            },
+        });
+        let pods = Kind::of("", "v1", "Pod", "pods");
+        self.ready_canary(&pods, "azure-disk-csi-driver-controller-0", "disk", &facts).await
+    }
+
     /// Takes the example away, where a trial has not done so.
     pub(super) async fn clear(&self) -> Result<(), Failed> {
         let clusters = self.api(&Kind::hosted_cluster());
@@ -411,4 +349,4 @@ pub(super) async fn pause(duration: Duration) {
 pub(super) const LEASE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(40);
 const QUIET: Duration = Duration::from_secs(2);
-const PACE: Duration = Duration::from_millis(50);
+pub(super) const PACE: Duration = Duration::from_millis(50);

@@ -1,0 +1,270 @@
+//! The rights of the chart: no more than is used, and no less.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Event, Namespace};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use lanyard_api::{HostedCluster, HostedControlPlane};
+use lanyard_desired::OwnedKind;
+use lanyard_operator::Role;
+use lanyard_operator::rights::{Right, cluster_rights, namespace_rights};
+use libtest_mimic::{Failed, Trial};
+use serde_json::{Value, json};
+
+use super::asked::Use;
+use super::converge::finish;
+use super::running::{Running, eventually, leases, settle};
+use crate::suite::world::{Kind, World, install};
+use crate::suite::{Stage, trial};
+
+pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+    let chart = Arc::clone(&stage.chart);
+    let given =
+        Trial::test("operator::the_chart_gives_the_rights_of_each_role_and_no_other", move || {
+            for (role, objects) in
+                [(Role::All, &chart.all), (Role::IdentityOnly, &chart.identity_only)]
+            {
+                let wanted = wanted(cluster_rights(role).chain(namespace_rights()));
+                same("the rules of the chart", &given(objects), &wanted)?;
+            }
+            Ok(())
+        });
+    vec![given, trial(stage, "operator::every_right_is_made_use_of", every)]
+}
+
+/// The rights of a table.
+fn wanted(rights: impl Iterator<Item = &'static Right>) -> BTreeSet<Use> {
+    let uses = |right: &Right| {
+        let (group, resource) = (right.group.to_owned(), right.resource.to_owned());
+        let verbs: Vec<_> = right.verbs.iter().map(|verb| (*verb).to_owned()).collect();
+        verbs.into_iter().map(move |verb| (group.clone(), resource.clone(), verb))
+    };
+    rights.flat_map(uses).collect()
+}
+
+/// The rights that rendered roles of the operator give. Those of canaries and of people are others'.
+fn given(objects: &[Value]) -> BTreeSet<Use> {
+    let is_ours = |object: &&Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let kind = object["kind"].as_str().unwrap_or_default();
+        ["ClusterRole", "Role"].contains(&kind) && name.ends_with("lanyard-operator")
+    };
+    let texts = |value: &Value| -> Vec<String> {
+        let items = value.as_array().into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut given = BTreeSet::new();
+    for rule in objects
+        .iter()
+        .filter(is_ours)
+        .flat_map(|it| it["rules"].as_array().cloned().unwrap_or_default())
+    {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for verb in texts(&rule["verbs"]) {
+                    given.insert((group.clone(), resource.clone(), verb));
+                }
+            }
+        }
+    }
+    given
+}
+
+fn same(what: &str, is: &BTreeSet<Use>, should: &BTreeSet<Use>) -> Result<(), Failed> {
+    let missing: Vec<_> = should.difference(is).collect();
+    let superfluous: Vec<_> = is.difference(should).collect();
+    if missing.is_empty() && superfluous.is_empty() {
+        return Ok(());
+    }
+    Err(format!("{what}: missing {missing:?}, superfluous {superfluous:?}").into())
+}
+
+/// The life of a cluster in which every right is needed once. A right that is taken away from the
+/// table is refused here, and the set differs.
+async fn every(world: World) -> Result<(), Failed> {
+    let strangers = strangers();
+    install(&world.client, &strangers).await?;
+    let running = Running::start(&world, |it| it.leases = Some(leases(&world, "one", 2))).await?;
+    world.make_cluster(|_| ()).await?;
+    world.until_made().await?;
+    settle(&running, &world.room()).await?;
+    spoil(&world).await?;
+    settle(&running, &world.room()).await?;
+    let elsewhere = "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups/elsewhere";
+    world
+        .patch_cluster(json!({
+            "metadata": {"annotations": {HostedCluster::RESOURCE_ID_ANNOTATION: elsewhere}},
+            "spec": {"platform": {"azure": {
+                "tenantID": "1d9c2b7e-3f60-4a8d-9e15-6c7b0a4f8d21",
+                "azureAuthenticationConfig": {"managedIdentities": {"controlPlane": {
+                    "disk": {"credentialsSecretName": "harbour-other-disk"},
+                }}},
+            }}},
+        }))
+        .await?;
+    settle(&running, &world.room()).await?;
+    break_identity(&world).await?;
+    add_superfluous(&world).await?;
+    for kind in prunable() {
+        let objects = api(&world, kind);
+        let what = format!("the {kind:?} that nobody wants is pruned");
+        eventually(&what, async || Ok(objects.get_opt(SUPERFLUOUS).await?.is_none())).await?;
+    }
+    let clusters = world.api(&Kind::hosted_cluster());
+    clusters.delete("harbour", &DeleteParams::default()).await?;
+    let namespaces = Api::<Namespace>::all(world.client.clone());
+    eventually("the namespace is on its way out", async || {
+        let namespace = namespaces.get_opt(&world.room()).await?;
+        Ok(namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
+    })
+    .await?;
+    finish(&namespaces, &world.room()).await?;
+    eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
+        .await?;
+    let asked = running.asked();
+    running.end().await?;
+    let definitions = Api::<CustomResourceDefinition>::all(world.client.clone());
+    for definition in &strangers {
+        let name = definition.metadata.name.as_deref().unwrap_or_default();
+        definitions.delete(name, &DeleteParams::default()).await?;
+    }
+    let table = wanted(cluster_rights(Role::All).chain(namespace_rights()));
+    same("what was made use of", &asked.used(), &table)
+}
+
+/// Kinds of other operators, as far as their objects are named and owned.
+fn strangers() -> Vec<CustomResourceDefinition> {
+    let kinds = [
+        (
+            "infrastructure.cluster.x-k8s.io",
+            "v1beta1",
+            "AzureClusterIdentity",
+            "azureclusteridentities",
+        ),
+        ("infrastructure.cluster.x-k8s.io", "v1beta1", "AzureMachine", "azuremachines"),
+        ("cluster.x-k8s.io", "v1beta1", "Cluster", "clusters"),
+        ("hypershift.openshift.io", "v1beta1", "NodePool", "nodepools"),
+    ];
+    let definition = |(group, version, kind, plural): (&str, &str, &str, &str)| {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({
+            "name": version, "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": schema},
+        });
+        serde_json::from_value(json!({
+            "metadata": {"name": format!("{plural}.{group}")},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"kind": kind, "plural": plural},
+                "versions": [version],
+            },
+        }))
+    };
+    kinds.into_iter().map(definition).filter_map(Result::ok).collect()
+}
+
+fn kind_of(kind: OwnedKind) -> Kind {
+    let facts = kind.facts();
+    let (group, version) = facts.api_version.rsplit_once('/').unwrap_or(("", facts.api_version));
+    Kind::of(group, version, facts.kind, facts.plural)
+}
+
+fn api(world: &World, kind: OwnedKind) -> Api<DynamicObject> {
+    let known = kind_of(kind);
+    if kind.facts().namespaced {
+        world.made(&known)
+    } else {
+        Api::all_with(world.client.clone(), known.resource())
+    }
+}
+
+/// Changes one object of each kind, as somebody with kubectl would. A namespace is shared with whoever
+/// administers it, so nothing of it is taken back.
+async fn spoil(world: &World) -> Result<(), Failed> {
+    let parameters =
+        PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
+    let annotation = HostedCluster::CLUSTER_ANNOTATION;
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: "nobody/nothing"}}}));
+    for kind in OwnedKind::ALL.into_iter().filter(|kind| *kind != OwnedKind::Namespace) {
+        let objects = api(world, kind);
+        let found = objects.list(&ListParams::default()).await?;
+        let ours = |it: &&DynamicObject| {
+            let annotations = it.metadata.annotations.as_ref();
+            let cluster = annotations.and_then(|all| all.get(annotation));
+            cluster.is_some_and(|it| it.starts_with(&format!("{}/", world.namespace)))
+        };
+        let object = found.items.iter().find(ours);
+        let name = object.and_then(|it| it.metadata.name.as_deref());
+        let name = name.ok_or_else(|| format!("there is no {kind:?}"))?;
+        objects.patch(name, &parameters, &patch).await?;
+    }
+    Ok(())
+}
+
+/// A canary tells that its identity is broken, which is an event.
+async fn break_identity(world: &World) -> Result<(), Failed> {
+    world.broken_canary().await?;
+    let events = Api::<Event>::namespaced(world.client.clone(), &world.namespace);
+    eventually("an event tells it", async || {
+        Ok(!events.list(&ListParams::default()).await?.items.is_empty())
+    })
+    .await
+}
+
+const SUPERFLUOUS: &str = "superfluous";
+
+/// Kinds of which something can be superfluous while the cluster is there.
+fn prunable() -> impl Iterator<Item = OwnedKind> {
+    let stays = [OwnedKind::Namespace, OwnedKind::HostedControlPlane];
+    OwnedKind::ALL.into_iter().filter(move |kind| !stays.contains(kind))
+}
+
+/// Adds an object of each kind that bears our marks and that nobody wants.
+async fn add_superfluous(world: &World) -> Result<(), Failed> {
+    let owner = world.made(&Kind::hosted_control_plane()).get("harbour").await?;
+    for kind in prunable() {
+        let facts = kind.facts();
+        let mut object = json!({
+            "apiVersion": facts.api_version,
+            "kind": facts.kind,
+            "metadata": {
+                "name": SUPERFLUOUS,
+                "labels": {
+                    "app.kubernetes.io/managed-by": "lanyard",
+                    "lanyard.dev/hosted-cluster": "harbour",
+                },
+                "ownerReferences": [{
+                    "apiVersion": HostedControlPlane::API_VERSION,
+                    "kind": HostedControlPlane::KIND,
+                    "name": "harbour",
+                    "uid": owner.metadata.uid,
+                }],
+            },
+        });
+        match kind {
+            OwnedKind::RoleBinding => {
+                object["roleRef"] = json!({
+                    "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view",
+                });
+            }
+            OwnedKind::Deployment => {
+                let labels = json!({"app": SUPERFLUOUS});
+                object["spec"] = json!({
+                    "replicas": 0,
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [{"name": "x", "image": "x"}]},
+                    },
+                });
+            }
+            _ => {}
+        }
+        let object = serde_json::from_value(object)?;
+        api(world, kind).create(&PostParams::default(), &object).await?;
+    }
+    Ok(())
+}
