@@ -1,9 +1,10 @@
 //! What every look at a cluster needs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use lanyard_desired::drift::Memory;
+use lanyard_desired::validate;
 use lanyard_kubernetes::KubernetesApi;
 use parking_lot::Mutex;
 
@@ -28,6 +29,25 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Notes which secrets a HostedCluster names, whoever leads it. Returns the others for which that
+    /// changes something.
+    ///
+    /// A look at one cluster would come too late: until all were looked at, and for ever where other
+    /// replicas look at some, a secret of two clusters would seem to be of one.
+    pub(crate) fn learn(&self, key: &ClusterKey) -> BTreeSet<ClusterKey> {
+        let seen = self.stores.cluster(key);
+        let valid = seen.and_then(|seen| validate(&seen.read().ok()?).ok());
+        let mut shared = self.shared.lock();
+        let before = shared.fellows(key);
+        let after = if let Some(valid) = valid {
+            shared.note(key, &valid.hosted_cluster)
+        } else {
+            shared.forget(key);
+            BTreeSet::new()
+        };
+        before.symmetric_difference(&after).cloned().collect()
+    }
+
     /// Forgets a cluster that is gone.
     pub(crate) fn forget(&self, key: &ClusterKey) {
         self.shared.lock().forget(key);

@@ -130,6 +130,11 @@ impl Operator {
         let mut usable = Usability::Unknown;
         let take = |seen| {
             for (key, wake) in stores.see(kind, seen, &mut telling) {
+                if kind == WatchedKind::HostedClusters {
+                    for other in self.context.learn(&key) {
+                        self.queue.wake(&other, Wake::Surroundings);
+                    }
+                }
                 self.queue.wake(&key, wake);
             }
             let now = Usability::of(&stores.kind(kind));

@@ -29,9 +29,15 @@ impl SharedCredentials {
             for place in &named {
                 self.owners.entry(place.clone()).or_default().insert(key.clone());
             }
-            self.named.insert(key.clone(), named.clone());
+            self.named.insert(key.clone(), named);
         }
-        let owners = named.iter().filter_map(|place| self.owners.get(place)).flatten();
+        self.fellows(key)
+    }
+
+    /// The others that name some of what a cluster names.
+    pub(crate) fn fellows(&self, key: &ClusterKey) -> BTreeSet<ClusterKey> {
+        let named = self.named.get(key).into_iter().flatten();
+        let owners = named.filter_map(|place| self.owners.get(place)).flatten();
         owners.filter(|owner| *owner != key).cloned().collect()
     }
 

@@ -152,7 +152,8 @@ fn api_server(stage: &Stage) -> Value {
     json!({ "host": Plan::ADDRESS.to_string(), "port": port })
 }
 
-/// Takes both releases away; their definitions stay.
+/// Takes both releases away; their definitions stay, and a lease that nobody renews: the rights to it went
+/// with the release before its holder ended.
 pub(super) async fn uninstall(stage: &Stage) -> Result<(), Failed> {
     stage.parts.operator.uninstall().map_err(chain)?;
     stage.parts.node.uninstall().map_err(chain)?;
@@ -160,7 +161,7 @@ pub(super) async fn uninstall(stage: &Stage) -> Result<(), Failed> {
     let deadline = clock.monotonic() + START;
     let everything = [
         "get",
-        "all,configmap,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding,csidriver,lease",
+        "all,configmap,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding,csidriver",
         "--all-namespaces",
         "--output=name",
     ];

@@ -62,7 +62,7 @@ async fn hand_over(world: World) -> Result<(), Failed> {
     eventually("the first one leads", async || Ok(holders(&world).await? == ["one"])).await?;
     let two = Running::start(&world, |it| it.leases = Some(leases(&world, "two", 1))).await?;
     one.end().await?;
-    expect_same("nobody leads", holders(&world).await?, vec![String::new()])?;
+    expect_same("nobody leads", holders(&world).await?, Vec::<String>::new())?;
     world.make_cluster(|_| ()).await?;
     world.until_made().await?;
     expect_same("the second one leads", holders(&world).await?, vec!["two".to_owned()])?;
