@@ -129,6 +129,9 @@ async fn every(world: World) -> Result<(), Failed> {
     for definition in &strangers {
         let name = definition.metadata.name.as_deref().unwrap_or_default();
         definitions.delete(name, &DeleteParams::default()).await?;
+        // Trials that follow must not meet half of it.
+        let what = format!("the definition {name} is gone");
+        eventually(&what, async || Ok(definitions.get_opt(name).await?.is_none())).await?;
     }
     let table = wanted(cluster_rights(Role::All).chain(namespace_rights()));
     same("what was made use of", &asked.used(), &table)
