@@ -1,7 +1,6 @@
 //! Our finalizer of a HostedCluster: it stays until what was made for it is gone.
 
-use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use lanyard_api::HostedCluster;
 use lanyard_desired::Writer;
 use serde_json::{Value, json};
@@ -9,7 +8,6 @@ use serde_json::{Value, json};
 use crate::apply::write;
 use crate::context::Context;
 use crate::error::WriteError;
-use crate::kinds::WatchedKind;
 use crate::lease::Fence;
 use crate::metrics::Verb;
 use crate::observe::Observed;
@@ -53,9 +51,7 @@ async fn apply(
     finalizers: Value,
 ) -> Result<(), WriteError> {
     let key = &observed.key;
-    let resource = WatchedKind::HostedClusters.subject(context.settings.role).resource;
-    let clusters: Api<DynamicObject> =
-        Api::namespaced_with(context.api.client().clone(), key.namespace(), &resource);
+    let clusters = context.hosted_clusters(key);
     let patch = Patch::Apply(json!({
         "apiVersion": HostedCluster::API_VERSION,
         "kind": HostedCluster::KIND,

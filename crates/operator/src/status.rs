@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
 use lanyard_api::{HostedCluster, HostedClusterIdentities};
 use lanyard_desired::deletion::Parting;
@@ -20,7 +20,6 @@ use crate::error::{ReconcileError, WriteError};
 use crate::events;
 use crate::judge::MANAGED_SERVICE;
 use crate::key::ClusterKey;
-use crate::kinds::WatchedKind;
 use crate::lease::Fence;
 use crate::metrics::Verb;
 use crate::observe::Observed;
@@ -178,7 +177,7 @@ fn find_drift(
 
 /// Which credentials of the cluster are those of an older one, too.
 fn shared(context: &Context, key: &ClusterKey, cluster: &ValidatedHostedCluster) -> Vec<Problem> {
-    let others = context.shared.lock().note(key, cluster);
+    let others = context.shared.lock().fellows(key);
     if others.is_empty() {
         return Vec::new();
     }
@@ -282,9 +281,7 @@ async fn apply_conditions(
         },
         "status": {"conditions": conditions},
     });
-    let resource = WatchedKind::HostedClusters.subject(context.settings.role).resource;
-    let clusters: Api<DynamicObject> =
-        Api::namespaced_with(context.api.client().clone(), key.namespace(), &resource);
+    let clusters = context.hosted_clusters(key);
     let parameters = PatchParams::apply(Writer::HostedCluster.field_manager());
     let patch = Patch::Apply(&object);
     let apply = || clusters.patch_status(key.name(), &parameters, &patch);

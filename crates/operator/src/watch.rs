@@ -107,16 +107,7 @@ impl Subject {
     }
 
     fn error_of(&self, error: &watcher::Error) -> ApiError {
-        let action = format!("watch {} of all namespaces", self.resource.plural);
-        match error {
-            watcher::Error::InitialListFailed(source)
-            | watcher::Error::WatchStartFailed(source)
-            | watcher::Error::WatchFailed(source) => ApiError::of(source, action),
-            watcher::Error::WatchError(status) => ApiError::of_status(status, action),
-            watcher::Error::NoResourceVersion => {
-                ApiError::Unreadable { action, problem: error.to_string() }
-            }
-        }
+        ApiError::of_watch(error, format!("watch {} of all namespaces", self.resource.plural))
     }
 }
 

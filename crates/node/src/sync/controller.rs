@@ -331,16 +331,7 @@ const fn says_that_it_works<K>(event: &watcher::Event<K>) -> bool {
 }
 
 fn of_watch(error: &watcher::Error) -> ApiError {
-    let action = "watch the pod statuses of the node".to_owned();
-    match error {
-        watcher::Error::InitialListFailed(source)
-        | watcher::Error::WatchStartFailed(source)
-        | watcher::Error::WatchFailed(source) => ApiError::of(source, action),
-        watcher::Error::WatchError(status) => ApiError::of_status(status, action),
-        watcher::Error::NoResourceVersion => {
-            ApiError::Unreadable { action, problem: error.to_string() }
-        }
-    }
+    ApiError::of_watch(error, "watch the pod statuses of the node")
 }
 
 fn key_of(status: &SecretProviderClassPodStatus) -> Option<StatusKey> {
