@@ -351,8 +351,9 @@ impl Reader<'_> {
 
     /// As [`Reader::take`], with the JSON as it came.
     fn checked<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<Value> {
-        let mut value = self.map.get(field).cloned()?;
+        let value = self.map.get(field).cloned();
         self.take::<T>(field)?;
+        let mut value = value?;
         drop_nulls(&mut value);
         Some(value)
     }

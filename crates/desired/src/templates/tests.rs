@@ -186,3 +186,14 @@ fn everything_that_an_identity_goes_to_may_have_a_template() {
     }
     assert_eq!(claims::claims("nginx"), None);
 }
+
+#[test]
+fn a_field_that_is_not_known_is_answered_with_all_that_are() {
+    let problems = WorkloadTemplates::parse("canary: {imag: x}").unwrap_err();
+    let hint = problems.iter().next().unwrap().hint.clone().unwrap();
+    for field in
+        ["image", "resources", "volumes", "volumeMounts", "nodeSelector", "priorityClassName"]
+    {
+        assert!(hint.contains(field), "{field}: {hint}");
+    }
+}
