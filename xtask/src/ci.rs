@@ -1,5 +1,11 @@
 //! `cargo xtask ci`: everything that must hold, stage by stage, with the seconds of each.
+//!
+//! A whole run takes two lanes side by side: the suites of one lane wait for other programs most
+//! of the time, and what the other lane builds needs nothing of them.
 
+mod lanes;
+
+use self::lanes::Lane;
 use crate::codegen;
 use crate::conformance::{self, Suite};
 use crate::deny;
@@ -12,20 +18,27 @@ use crate::process::{self, Stopwatch, Tally};
 use crate::satellites;
 use crate::test;
 use crate::tidy;
+use crate::tools;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Run only the stages whose names begin so
     #[arg(long, value_name = "STAGE")]
     only: Vec<String>,
+    /// Run one stage here and close with its count, for the lanes of a whole run
+    #[arg(long, value_name = "STAGE", hide = true, conflicts_with = "only")]
+    stage: Option<String>,
 }
 
 struct Stage {
     name: String,
+    lane: Lane,
+    /// The stage whose product this one takes.
+    after: Option<&'static str>,
     run: Box<Check>,
 }
 
-type Check = dyn Fn(&House) -> Result<Tally, TaskError>;
+type Check = dyn Fn(&House) -> Result<Tally, TaskError> + Sync;
 
 struct Outcome {
     name: String,
@@ -35,19 +48,14 @@ struct Outcome {
 
 /// Runs every stage, also after a failure: one run shows all that is wrong.
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
+    if let Some(name) = &arguments.stage {
+        return run_here(house, name);
+    }
     let stages = wanted(stages(), &arguments.only)?;
     let total = stages.len();
-    let mut outcomes = Vec::with_capacity(total);
-    for (index, stage) in stages.into_iter().enumerate() {
-        process::say(&format!("\n=== {}/{total} {}", index + 1, stage.name));
-        let watch = Stopwatch::start();
-        let result = (stage.run)(house);
-        if let Err(error) = &result {
-            process::complain(error);
-        }
-        outcomes.push(Outcome { name: stage.name, seconds: watch.elapsed().as_secs(), result });
-    }
-    for line in summary(&outcomes) {
+    let watch = Stopwatch::start();
+    let outcomes = if total == 1 { one_by_one(house, stages) } else { lanes::run(house, &stages)? };
+    for line in summary(&outcomes, watch.elapsed().as_secs()) {
         process::say(&line);
     }
     let failed: Vec<&str> =
@@ -63,9 +71,36 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
     })
 }
 
+/// One stage, whose last line is its count.
+fn run_here(house: &House, name: &str) -> Result<(), TaskError> {
+    let known = || stages().iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
+    let stage = stages().into_iter().find(|it| it.name == name).ok_or_else(|| {
+        TaskError::Unknown { what: "stage", name: name.to_owned(), known: known() }
+    })?;
+    let tally = (stage.run)(house)?;
+    process::say(&tally.to_string());
+    Ok(())
+}
+
+/// Where whoever waits for it can read along.
+fn one_by_one(house: &House, stages: Vec<Stage>) -> Vec<Outcome> {
+    let watched = stages.into_iter().map(|stage| {
+        process::say(&format!("\n=== {}", stage.name));
+        let watch = Stopwatch::start();
+        let result = (stage.run)(house);
+        if let Err(error) = &result {
+            process::complain(error);
+        }
+        Outcome { name: stage.name, seconds: watch.elapsed().as_secs(), result }
+    });
+    watched.collect()
+}
+
 fn stages() -> Vec<Stage> {
     let mut stages = vec![
         stage("test", test::run),
+        // Whoever needs one of them waits for it, most often when all of them are there already.
+        aside(one("tools", tools::install_all)),
         stage("crash", test::crash),
         one("format", format),
         one("codegen", codegen::check),
@@ -73,30 +108,36 @@ fn stages() -> Vec<Stage> {
         one("layers", |house| layers::check(house).map(drop)),
         one("tidy", |house| tidy::check(house).map(drop)),
         one("docs", docs),
-        stage("image", image::check),
-        one("deny", deny::check),
-        stage("satellites", satellites::check),
+        aside(stage("image", image::check)),
+        aside(one("deny", deny::check)),
+        aside(stage("satellites", satellites::check)),
     ];
     stages.extend(Suite::ALL.map(|suite| {
-        stage(&format!("conformance {}", suite.name()), move |house: &House| {
+        let stage = stage(&format!("conformance {}", suite.name()), move |house: &House| {
             conformance::run_suite(house, suite)
-        })
+        });
+        Stage { after: suite.needs_image().then_some("image"), ..stage }
     }));
     stages.push(stage("conformance --live stops", conformance::check_live_stops));
     stages.extend(fuzz::TARGETS.map(|target| {
-        one(&format!("fuzz {target}"), move |house: &House| {
+        aside(one(&format!("fuzz {target}"), move |house: &House| {
             fuzz::fuzz(house, target, fuzz::SMOKE_SECONDS)
-        })
+        }))
     }));
     stages
 }
 
-fn stage(name: &str, run: impl Fn(&House) -> Result<Tally, TaskError> + 'static) -> Stage {
-    Stage { name: name.to_owned(), run: Box::new(run) }
+/// A stage that builds in directories of its own.
+fn aside(stage: Stage) -> Stage {
+    Stage { lane: Lane::Aside, ..stage }
+}
+
+fn stage(name: &str, run: impl Fn(&House) -> Result<Tally, TaskError> + Sync + 'static) -> Stage {
+    Stage { name: name.to_owned(), lane: Lane::Workspace, after: None, run: Box::new(run) }
 }
 
 /// A stage that is one check.
-fn one(name: &str, run: impl Fn(&House) -> Result<(), TaskError> + 'static) -> Stage {
+fn one(name: &str, run: impl Fn(&House) -> Result<(), TaskError> + Sync + 'static) -> Stage {
     stage(name, move |house| run(house).map(|()| Tally::ONE))
 }
 
@@ -112,12 +153,11 @@ fn wanted(stages: Vec<Stage>, only: &[String]) -> Result<Vec<Stage>, TaskError> 
     Ok(stages.into_iter().filter(|it| is_wanted(&it.name)).collect())
 }
 
-fn summary(outcomes: &[Outcome]) -> Vec<String> {
+/// A line per stage, and the seconds that all of them together kept whoever waited.
+fn summary(outcomes: &[Outcome], seconds: u64) -> Vec<String> {
     let mut total = Tally::default();
-    let mut seconds = 0;
     let mut lines = vec![String::new(), "stage                        seconds  result".to_owned()];
     for outcome in outcomes {
-        seconds += outcome.seconds;
         let verdict = if let Ok(tally) = &outcome.result {
             total += *tally;
             match tally.ignored {
@@ -166,11 +206,12 @@ mod tests {
 
     #[test]
     fn the_last_line_counts_checks_and_failures() {
-        let lines = summary(&[
+        let outcomes = [
             outcome("test", Ok(Tally { passed: 40, ..Tally::default() })),
             outcome("tidy", Ok(Tally::ONE)),
             outcome("docs", Err(TaskError::Environment("HOME"))),
-        ]);
+        ];
+        let lines = summary(&outcomes, 4);
         assert_eq!(lines.last().map(String::as_str), Some("41 passed, 1 failed"));
         assert!(lines.iter().any(|line| line.starts_with("docs") && line.ends_with("FAILED")));
     }
@@ -180,5 +221,14 @@ mod tests {
         let chosen = wanted(stages(), &["conformance".to_owned()]).expect("there are such stages");
         assert_eq!(chosen.len(), Suite::ALL.len() + 1);
         assert!(wanted(stages(), &["deploy".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn what_a_stage_takes_comes_from_a_stage() {
+        let names: Vec<_> = stages().into_iter().map(|it| it.name).collect();
+        for stage in stages() {
+            let found = stage.after.is_none_or(|after| names.iter().any(|name| name == after));
+            assert!(found, "{} waits for {:?}", stage.name, stage.after);
+        }
     }
 }

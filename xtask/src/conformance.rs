@@ -94,6 +94,11 @@ impl Suite {
             Self::HostedCluster => "hosted-cluster",
         }
     }
+
+    /// Whether the suite runs what is shipped.
+    pub(crate) const fn needs_image(self) -> bool {
+        matches!(self, Self::Node | Self::HostedCluster)
+    }
 }
 
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskError> {
@@ -192,14 +197,14 @@ fn driver(
         _ => {}
     }
     let flags = programs::flags(house, suite, kubernetes)?;
-    process::run(&mut build_driver(house))?;
+    build_programs(house)?;
     Ok(command(house, &house.debug_binaries(), suite.name(), flags))
 }
 
-fn build_driver(house: &House) -> Command {
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--package", "lanyard", "--package", "lanyard-conformance"]);
-    build
+/// Builds every program of the workspace: a part of it has other features of its dependencies,
+/// and the next suite would build those again.
+fn build_programs(house: &House) -> Result<(), TaskError> {
+    process::run(house.cargo().args(["build", "--workspace", "--bins", "--locked"]))
 }
 
 fn command(house: &House, binaries: &Path, suite: &str, flags: Vec<programs::Flag>) -> Command {
@@ -218,7 +223,9 @@ fn command(house: &House, binaries: &Path, suite: &str, flags: Vec<programs::Fla
 /// are released builds too: what they cost is in every number, of both sides.
 pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command, TaskError> {
     let flags = programs::for_measuring(house, lanyard)?;
-    process::run(build_driver(house).arg("--release"))?;
+    let mut build = house.cargo();
+    build.args(["build", "--locked", "--release", "--package", "lanyard"]);
+    process::run(build.args(["--package", "lanyard-conformance"]))?;
     let mut command = command(house, &house.released_binaries(), "measure", flags);
     // As in the image. The processes of the other side do not know it.
     command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
@@ -227,9 +234,7 @@ pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command,
 
 /// Builds the judge of the Kubernetes API and returns the command that runs it.
 fn api_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, TaskError> {
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--package", "lanyard-conformance-api"]);
-    process::run(&mut build)?;
+    build_programs(house)?;
     let programs = tools::node_programs(house, kubernetes)?;
     let mut command = Command::new(house.debug_binaries().join("lanyard-conformance-api"));
     command.arg("--etcd").arg(programs.join("etcd"));
@@ -241,9 +246,7 @@ fn api_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, T
 
 /// Builds the judge of the operator and returns the command that runs it.
 fn operator_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, TaskError> {
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--package", "lanyard-conformance-operator"]);
-    process::run(&mut build)?;
+    build_programs(house)?;
     let programs = tools::node_programs(house, kubernetes)?;
     let mut command = Command::new(house.debug_binaries().join("lanyard-conformance-operator"));
     command.arg("--etcd").arg(programs.join("etcd"));

@@ -29,6 +29,22 @@ impl Tally {
         self.failed == 0 && self.passed > 0
     }
 
+    /// Reads what [`Tally`] displays.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut tally = Self::default();
+        for part in line.trim().split(", ") {
+            let (count, word) = part.split_once(' ')?;
+            let field = match word {
+                "passed" => &mut tally.passed,
+                "failed" => &mut tally.failed,
+                "ignored" => &mut tally.ignored,
+                _ => return None,
+            };
+            *field = count.parse().ok()?;
+        }
+        Some(tally)
+    }
+
     /// Reads the closing line of a test program: `test result: ok. 3 passed; 0 failed; …`.
     pub(crate) fn parse_closing_line(line: &str) -> Option<Self> {
         let counts = line.trim().strip_prefix("test result:")?;
@@ -179,7 +195,8 @@ fn start_error(command: &Command, source: io::Error) -> TaskError {
     TaskError::Start { program: command.get_program().to_string_lossy().into_owned(), source }
 }
 
-fn failed(command: &Command, outcome: &str) -> TaskError {
+/// A command that ran and did not reach its goal.
+pub(crate) fn failed(command: &Command, outcome: &str) -> TaskError {
     TaskError::Failed { command: spelled(command), outcome: outcome.to_owned() }
 }
 
@@ -214,6 +231,16 @@ mod tests {
         let tally = count(output.as_bytes(), |line| lines.push(line.to_owned()));
         assert_eq!(tally, Tally { passed: 5, failed: 1, ignored: 0 });
         assert_eq!(lines.join("\n") + "\n", output);
+    }
+
+    #[test]
+    fn a_count_is_read_as_it_is_displayed() {
+        for tally in [Tally::ONE, Tally::FAILURE, Tally { passed: 12, failed: 0, ignored: 2 }] {
+            assert_eq!(Tally::parse(&tally.to_string()), Some(tally), "{tally}");
+        }
+        for other in ["", "passed", "many passed, 0 failed", "3 passed; 0 failed", "3 seen"] {
+            assert_eq!(Tally::parse(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(crate) fn run(house: &House) -> Result<Tally, TaskError> {
 /// Kills a real node plugin at every step of its work. It mounts, so it needs root.
 pub(crate) fn crash(house: &House) -> Result<Tally, TaskError> {
     let mut command = house.cargo();
-    command.args(["test", "--locked", "--package", "lanyard", "--features", "crash-points"]);
+    // The whole workspace, so that its dependencies are built as for every other test.
+    command.args(["test", "--locked", "--workspace", "--features", "lanyard/crash-points"]);
     let outcome = process::run_counted(command.args(["--test", "crash"]));
     if let Ok(tally) = &outcome {
         process::say(&format!("\nthe crash matrix: {tally}"));

@@ -70,6 +70,11 @@ fn tool(
     Tool { name, on_demand: false, install: Box::new(install) }
 }
 
+/// Installs all that CI needs.
+pub(crate) fn install_all(house: &House) -> Result<(), TaskError> {
+    run(house, &Arguments { names: Vec::new() })
+}
+
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
     let tools = tools();
     let known = || tools.iter().map(|it| it.name).collect::<Vec<_>>().join(", ");

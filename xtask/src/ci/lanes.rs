@@ -1,0 +1,238 @@
+//! A whole run in two lanes, each stage a process of its own whose lines are shown together.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+
+use super::{Outcome, Stage};
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process::{self, Stopwatch, Tally};
+
+/// Which stages run one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// What builds in the workspace's own directory, where cargo lets nobody else build, and
+    /// what runs the programs from there.
+    Workspace,
+    /// What builds elsewhere. It gives way: suites with clocks in them are in the other lane.
+    Aside,
+}
+
+/// Runs all stages and returns how they ended, in their order.
+pub(super) fn run(house: &House, stages: &[Stage]) -> Result<Vec<Outcome>, TaskError> {
+    let runner = Runner::prepare(house)?;
+    process::say(&format!("what runs writes to {}", runner.logs.display()));
+    let schedule = Mutex::new(Schedule::new(stages));
+    let ended = Condvar::new();
+    let outcomes = Mutex::new(Vec::with_capacity(stages.len()));
+    let travel = |lane: Lane| {
+        while let Some(index) = next(&schedule, &ended, lane) {
+            let stage = &stages[index];
+            let outcome = runner.run(stage, lane);
+            {
+                // One stage's lines at a time.
+                let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                runner.show(&outcome, outcomes.len() + 1, stages.len());
+                outcomes.push((index, outcome));
+            }
+            schedule.lock().unwrap_or_else(PoisonError::into_inner).end(index);
+            ended.notify_all();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| travel(Lane::Aside));
+        travel(Lane::Workspace);
+    });
+    let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcomes.sort_by_key(|(index, _)| *index);
+    Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+/// The next stage of a lane, once there is one.
+fn next(schedule: &Mutex<Schedule>, ended: &Condvar, lane: Lane) -> Option<usize> {
+    let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        match schedule.begin(lane) {
+            Turn::Stage(index) => return Some(index),
+            Turn::Wait => {
+                schedule = ended.wait(schedule).unwrap_or_else(PoisonError::into_inner);
+            }
+            Turn::Over => return None,
+        }
+    }
+}
+
+/// What a lane does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Stage(usize),
+    /// All that is left waits for the other lane.
+    Wait,
+    Over,
+}
+
+/// Which stages wait, and for what.
+#[derive(Debug)]
+struct Schedule {
+    /// In the order of the stages.
+    waiting: Vec<(usize, Lane, Option<usize>)>,
+    ended: BTreeSet<usize>,
+}
+
+impl Schedule {
+    /// A stage waits for another that runs at all.
+    fn new(stages: &[Stage]) -> Self {
+        let place = |name: &str| stages.iter().position(|it| it.name == name);
+        let waiting = stages
+            .iter()
+            .enumerate()
+            .map(|(index, stage)| (index, stage.lane, stage.after.and_then(place)))
+            .collect();
+        Self { waiting, ended: BTreeSet::new() }
+    }
+
+    fn begin(&mut self, lane: Lane) -> Turn {
+        let mine = |(_, of, _): &(usize, Lane, Option<usize>)| *of == lane;
+        let ready = self.waiting.iter().position(|entry| {
+            mine(entry) && entry.2.is_none_or(|needed| self.ended.contains(&needed))
+        });
+        match ready {
+            Some(place) => Turn::Stage(self.waiting.remove(place).0),
+            None if self.waiting.iter().any(mine) => Turn::Wait,
+            None => Turn::Over,
+        }
+    }
+
+    /// A stage that failed has ended as well: whoever needs it says what is missing.
+    fn end(&mut self, index: usize) {
+        self.ended.insert(index);
+    }
+}
+
+/// Starts stages as processes.
+#[derive(Debug)]
+struct Runner {
+    /// A copy of this program: stages build the original.
+    program: PathBuf,
+    logs: PathBuf,
+    gives_way: bool,
+}
+
+impl Runner {
+    fn prepare(house: &House) -> Result<Self, TaskError> {
+        let logs = house.target().join("ci");
+        let file = |action, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| TaskError::File { action, path, source }
+        };
+        fs::create_dir_all(&logs).map_err(file("create", &logs))?;
+        let own = std::env::current_exe().map_err(file("find", Path::new("xtask")))?;
+        // Never written over: it may be running for somebody else.
+        let program = logs.join(format!("xtask-{}", std::process::id()));
+        fs::copy(&own, &program).map_err(file("copy", &own))?;
+        Ok(Self { program, logs, gives_way: house.has_program("nice") })
+    }
+
+    fn run(&self, stage: &Stage, lane: Lane) -> Outcome {
+        process::say(&format!("... {}", stage.name));
+        let watch = Stopwatch::start();
+        let result = self.result(stage, lane);
+        Outcome { name: stage.name.clone(), seconds: watch.elapsed().as_secs(), result }
+    }
+
+    fn result(&self, stage: &Stage, lane: Lane) -> Result<Tally, TaskError> {
+        let path = self.log(&stage.name);
+        let file = |action| {
+            let path = path.clone();
+            move |source| TaskError::File { action, path, source }
+        };
+        let log = File::create(&path).map_err(file("create"))?;
+        let mut command = self.command(lane);
+        command.args(["ci", "--stage", &stage.name]);
+        command.stderr(log.try_clone().map_err(file("share"))?).stdout(log);
+        process::run(&mut command)?;
+        let text = fs::read(&path).map_err(file("read"))?;
+        let text = String::from_utf8_lossy(&text);
+        let count = text.lines().next_back().and_then(Tally::parse);
+        count.ok_or_else(|| process::failed(&command, "no count in its last line"))
+    }
+
+    fn command(&self, lane: Lane) -> Command {
+        if lane == Lane::Workspace || !self.gives_way {
+            return Command::new(&self.program);
+        }
+        let mut command = Command::new("nice");
+        command.args(["-n", "10"]).arg(&self.program);
+        command
+    }
+
+    fn show(&self, outcome: &Outcome, number: usize, total: usize) {
+        process::say(&format!("\n=== {number}/{total} {}", outcome.name));
+        // What it did not write, it cannot be asked for any more.
+        let text = fs::read(self.log(&outcome.name)).unwrap_or_default();
+        process::say(String::from_utf8_lossy(&text).trim_end());
+        if let Err(error) = &outcome.result {
+            process::complain(error);
+        }
+    }
+
+    fn log(&self, stage: &str) -> PathBuf {
+        self.logs.join(format!("{}.log", stage.replace(' ', "-")))
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        // A copy that stays is overwritten by nobody and harms nobody.
+        let _left = fs::remove_file(&self.program);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stage(name: &str, lane: Lane, after: Option<&'static str>) -> Stage {
+        Stage { name: name.to_owned(), lane, after, run: Box::new(|_| Ok(Tally::ONE)) }
+    }
+
+    #[test]
+    fn each_lane_takes_its_stages_in_their_order() {
+        let stages = [
+            stage("test", Lane::Workspace, None),
+            stage("image", Lane::Aside, None),
+            stage("docs", Lane::Workspace, None),
+        ];
+        let mut schedule = Schedule::new(&stages);
+        assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(0));
+        assert_eq!(schedule.begin(Lane::Aside), Turn::Stage(1));
+        assert_eq!(schedule.begin(Lane::Aside), Turn::Over);
+        assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(2));
+        assert_eq!(schedule.begin(Lane::Workspace), Turn::Over);
+    }
+
+    #[test]
+    fn a_stage_waits_for_what_it_takes_while_others_go_first() {
+        let stages = [
+            stage("node", Lane::Workspace, Some("image")),
+            stage("kms", Lane::Workspace, None),
+            stage("image", Lane::Aside, None),
+        ];
+        let mut schedule = Schedule::new(&stages);
+        assert_eq!(schedule.begin(Lane::Aside), Turn::Stage(2));
+        assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(1));
+        assert_eq!(schedule.begin(Lane::Workspace), Turn::Wait);
+        schedule.end(2);
+        assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(0));
+    }
+
+    #[test]
+    fn what_is_not_run_is_not_waited_for() {
+        let mut schedule = Schedule::new(&[stage("node", Lane::Workspace, Some("image"))]);
+        assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(0));
+    }
+}
