@@ -85,7 +85,7 @@ pub struct ProbeFacts {
 impl CanaryFacts {
     /// The annotation of the canary's pod.
     pub const ANNOTATION: &str = "lanyard.dev/canary-facts";
-    /// The label of a canary's pod with its component.
+    /// The label of a workload's pod with the component that it runs.
     pub const COMPONENT_LABEL: &str = "lanyard.dev/component";
 }
 

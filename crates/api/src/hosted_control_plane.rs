@@ -38,4 +38,7 @@ impl HostedControlPlane {
     pub const API_VERSION: &str = HostedCluster::API_VERSION;
     /// `kind`.
     pub const KIND: &str = "HostedControlPlane";
+    /// Label of every pod of a control plane, and of its namespace. HyperShift and the operators that
+    /// it runs put it on what they render; the value of a pod's is the control plane's namespace.
+    pub const CONTROL_PLANE_LABEL: &str = "hypershift.openshift.io/hosted-control-plane";
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Secret, Volume};
+use lanyard_api::HostedControlPlane;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -186,11 +187,13 @@ impl Patch {
         if !self.volumes.is_empty() {
             pod.insert("volumes".to_owned(), json!(self.volumes));
         }
+        // By this label the operator finds the pods.
+        let labels = json!({HostedControlPlane::CONTROL_PLANE_LABEL: namespace});
         json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": name, "namespace": namespace},
-            "spec": {"template": {"spec": pod}},
+            "spec": {"template": {"metadata": {"labels": labels}, "spec": pod}},
         })
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Secret;
+use lanyard_api::{CanaryFacts, HostedControlPlane};
 use lanyard_vocabulary::Component;
 use lanyard_vocabulary::component::{ConfigMount, Consumer, Told};
 use serde_json::{Value, json};
@@ -125,8 +126,9 @@ impl Site<'_> {
         let labels = &mut deployment["spec"]["template"]["metadata"]["labels"];
         labels[MANAGED_BY_LABEL] = json!(MANAGED_BY);
         labels[CLUSTER_LABEL] = json!(cluster_label(&self.cluster.name));
+        labels[HostedControlPlane::CONTROL_PLANE_LABEL] = json!(self.desired.namespace);
         if let Some(own) = own {
-            labels[lanyard_api::CanaryFacts::COMPONENT_LABEL] = json!(own.component.name());
+            labels[CanaryFacts::COMPONENT_LABEL] = json!(own.component.name());
         }
     }
 

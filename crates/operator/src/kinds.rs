@@ -1,7 +1,7 @@
 //! The kinds that are watched.
 
 use lanyard_api::{
-    CanaryFacts, HostedCluster, HostedClusterIdentities, SecretProviderClassPodStatus,
+    HostedCluster, HostedClusterIdentities, HostedControlPlane, SecretProviderClassPodStatus,
 };
 use lanyard_desired::OwnedKind;
 
@@ -22,9 +22,6 @@ pub(crate) enum WatchedKind {
     /// Where nodes tell what they know.
     PodStatuses,
 }
-
-/// The label of every pod of a control plane, ours and HyperShift's.
-pub(crate) const CONTROL_PLANE_LABEL: &str = "hypershift.openshift.io/hosted-control-plane";
 
 impl WatchedKind {
     /// What is watched in this role.
@@ -48,10 +45,10 @@ impl WatchedKind {
                 HostedClusterIdentities::KIND,
                 HostedClusterIdentities::PLURAL,
             ),
-            Self::Pods => Subject::of("v1", "Pod", "pods").labelled(match role {
-                Role::All => CanaryFacts::COMPONENT_LABEL,
-                Role::IdentityOnly => CONTROL_PLANE_LABEL,
-            }),
+            // Consumers that others render bear it as ours do, in either role.
+            Self::Pods => {
+                Subject::of("v1", "Pod", "pods").labelled(HostedControlPlane::CONTROL_PLANE_LABEL)
+            }
             Self::PodStatuses => Subject::of(
                 SecretProviderClassPodStatus::API_VERSION,
                 SecretProviderClassPodStatus::KIND,
@@ -81,6 +78,19 @@ impl WatchedKind {
             Self::Owned(kind) => kind.facts().kind,
             Self::Pods => "Pod",
             Self::PodStatuses => SecretProviderClassPodStatus::KIND,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pods_are_found_by_the_label_that_ours_and_those_of_others_bear() {
+        for role in [Role::All, Role::IdentityOnly] {
+            let labels = WatchedKind::Pods.subject(role).labels;
+            assert_eq!(labels, Some("hypershift.openshift.io/hosted-control-plane"));
         }
     }
 }

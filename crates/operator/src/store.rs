@@ -249,6 +249,10 @@ impl Inner {
             WatchedKind::Pods => {
                 let Ok(pod) = parse::<Pod>(&object) else { return News::new() };
                 let pod = ObservedPod::of(&pod);
+                if pod.classes.is_empty() {
+                    // A control plane has many pods of which no identity is told.
+                    return self.gone(WatchedKind::Pods, &(namespace, name));
+                }
                 let pods = &mut self.rooms.entry(namespace.clone()).or_default().pods;
                 let is_news = pods.get(&name) != Some(&pod);
                 pods.insert(name, pod);

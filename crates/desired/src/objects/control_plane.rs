@@ -41,7 +41,7 @@ pub(super) fn namespace(cluster: &ValidatedHostedCluster, inputs: &Inputs<'_>) -
         "metadata": {
             "name": cluster.control_plane_namespace(),
             "labels": {
-                "hypershift.openshift.io/hosted-control-plane": "true",
+                HostedControlPlane::CONTROL_PLANE_LABEL: "true",
                 "pod-security.kubernetes.io/enforce": standard,
                 "pod-security.kubernetes.io/audit": standard,
                 "pod-security.kubernetes.io/warn": standard,

@@ -1,3 +1,4 @@
+use lanyard_api::HostedControlPlane;
 use lanyard_vocabulary::Component;
 use serde_json::json;
 
@@ -138,6 +139,21 @@ fn both_writers_of_the_keys_class_say_the_same_and_one_marks_its_state() {
     assert!(annotations.remove(DESIRED_STATE_HASH).is_some());
     assert_eq!(one.value, marked);
     assert!(other.follows_reader && !one.follows_reader);
+}
+
+#[test]
+fn the_pods_of_every_deployment_bear_the_label_by_which_they_are_found() {
+    let wire = changed(&[]);
+    let deployments: Vec<_> = objects_of(&wire)
+        .into_iter()
+        .filter(|object| object.key.kind == OwnedKind::Deployment)
+        .collect();
+    assert!(deployments.len() >= 9);
+    for deployment in deployments {
+        let labels = &deployment.value["spec"]["template"]["metadata"]["labels"];
+        let room = &labels[HostedControlPlane::CONTROL_PLANE_LABEL];
+        assert_eq!(room, "clusters-harbour", "{}", deployment.key);
+    }
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Beside another operator: how the identities are, and nothing else.
 
+use std::sync::Arc;
+
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::{OperatorSettings, Role, STATUS_MANAGER};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
@@ -12,7 +15,8 @@ use crate::suite::{Stage, expect_same, trial};
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![
         trial(stage, "operator::beside_another_operator_only_the_status_is_written", beside),
-        trial(stage, "operator::what_nodes_tell_is_told_beside_another_operator", facts),
+        trial(stage, "operator::what_nodes_tell_is_told_beside_another_operator", facts_beside),
+        trial(stage, "operator::what_nodes_tell_is_told_of_pods_that_others_made", facts_of_others),
     ]
 }
 
@@ -79,11 +83,30 @@ async fn beside(world: World) -> Result<(), Failed> {
     world.clear().await
 }
 
-async fn facts(world: World) -> Result<(), Failed> {
+async fn facts_beside(world: World) -> Result<(), Failed> {
     foreign_objects(&world).await?;
     let running = Running::start(&world, identity_only).await?;
     world.make_cluster(|_| ()).await?;
     eventually("it is told of", async || Ok(!world.told().await?["status"].is_null())).await?;
+    facts_are_told(&world).await?;
+    running.end().await?;
+    world.clear().await
+}
+
+/// The deployment is none of ours: the storage operator of the control plane renders it.
+async fn facts_of_others(world: World) -> Result<(), Failed> {
+    let templates = "without: [azure-disk-csi-driver-controller]";
+    let templates = WorkloadTemplates::parse(templates).map_err(|it| format!("{it:?}"))?;
+    let running = Running::start(&world, |it| it.templates = Arc::new(templates)).await?;
+    world.make_cluster(|_| ()).await?;
+    eventually("nine classes", async || Ok(world.count(&classes()).await? == 9)).await?;
+    facts_are_told(&world).await?;
+    running.end().await?;
+    world.clear().await
+}
+
+/// A pod as HyperShift's operators label it mounts the disk driver's class, and its node tells so.
+async fn facts_are_told(world: &World) -> Result<(), Failed> {
     let pods = Kind::of("", "v1", "Pod", "pods");
     let pod = json!({
         "apiVersion": "v1",
@@ -101,7 +124,12 @@ async fn facts(world: World) -> Result<(), Failed> {
             }],
         },
         "spec": {
-            "containers": [{"name": "csi-driver", "image": "x"}],
+            "containers": [{"name": "csi-driver", "image": "x", "securityContext": {
+                "allowPrivilegeEscalation": false,
+                "capabilities": {"drop": ["ALL"]},
+                "runAsNonRoot": true,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }}],
             "volumes": [{"name": "azure-disk", "csi": {
                 "driver": "secrets-store.csi.k8s.io",
                 "volumeAttributes": {"secretProviderClass": "managed-azure-disk-csi"},
@@ -150,7 +178,5 @@ async fn facts(world: World) -> Result<(), Failed> {
         let disk = identities.iter().find(|it| it["component"] == "disk").cloned();
         Ok(disk.is_some_and(|it| it["loadedVersion"] == "v7" && it["ready"] == "Unknown"))
     })
-    .await?;
-    running.end().await?;
-    world.clear().await
+    .await
 }

@@ -221,7 +221,10 @@ impl World {
             "metadata": {
                 "name": name,
                 "namespace": self.room(),
-                "labels": {"lanyard.dev/component": component},
+                "labels": {
+                    "hypershift.openshift.io/hosted-control-plane": self.room(),
+                    "lanyard.dev/component": component,
+                },
                 "annotations": {"lanyard.dev/canary-facts": facts.to_string()},
                 "ownerReferences": [{
                     "apiVersion": "apps/v1",
