@@ -4,9 +4,7 @@ use futures::StreamExt;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use lanyard_desired::objects::Step;
-use lanyard_desired::{
-    Change, DesiredObject, ObjectKey, ObservedObject, OwnedKind, diff::removal_patch,
-};
+use lanyard_desired::{Change, DesiredObject, ObjectKey, OwnedKind, diff::removal_patch};
 use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 use serde_json::Value;
 
@@ -148,19 +146,6 @@ impl Applier<'_> {
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// Reads an object whose content is not known any more.
-    pub(crate) async fn fetch(self, key: &ObjectKey) -> Result<Option<ObservedObject>, ApiError> {
-        let objects = self.objects(key);
-        let get = || objects.get(&key.name);
-        let Some(object) = self.api.find(Patience::USUAL, format!("read {key}"), get).await? else {
-            self.stores.missing(key);
-            return Ok(None);
-        };
-        let value = serde_json::to_value(&object).unwrap_or_default();
-        self.stores.written(object);
-        Ok(ObservedObject::of(value))
     }
 
     /// Makes a call that writes, within the time that is left on the lease.

@@ -15,6 +15,7 @@ use crate::guests::fetch_guests;
 use crate::judge::Judgement;
 use crate::observe::{Observed, control_plane_key};
 use crate::queue::Again;
+use crate::read::fetch_objects;
 use crate::status;
 use crate::store::Wished;
 
@@ -40,11 +41,9 @@ pub(crate) async fn let_go(
         return Ok(Again::In(LOOK_AGAIN));
     }
     let mut known = context.stores.unsettled(&observed.namespace, &Wished::new());
-    for key in &known.unknown {
-        if let Some(found) = applier.fetch(key).await? {
-            known.observed.insert(key.clone(), found);
-        }
-    }
+    let found =
+        fetch_objects(applier.api, applier.stores, std::mem::take(&mut known.unknown)).await;
+    known.observed.extend(found.objects);
     let label = cluster_label(observed.key.name());
     if let Owner::Known(owner_uid) = &observed.owner {
         let pruning = Pruning::Of { cluster_label: &label, owner_uid };
@@ -58,6 +57,10 @@ pub(crate) async fn let_go(
                 false => Err(ReconcileError::Calls(errors)),
             };
         }
+    }
+    // What cannot be read may be ours: what holds it stays until somebody knows.
+    if !found.errors.is_empty() {
+        return Err(ReconcileError::Calls(found.errors));
     }
     let namespace =
         ObjectKey { kind: OwnedKind::Namespace, namespace: None, name: observed.namespace.clone() };

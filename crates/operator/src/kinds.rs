@@ -23,6 +23,9 @@ pub(crate) enum WatchedKind {
     PodStatuses,
 }
 
+/// The label of what we make.
+pub(crate) const OURS: &str = "app.kubernetes.io/managed-by=lanyard";
+
 impl WatchedKind {
     /// What is watched in this role.
     pub(crate) fn of(role: Role) -> Vec<Self> {
@@ -58,7 +61,7 @@ impl WatchedKind {
                 let facts = kind.facts();
                 let subject = Subject::of(facts.api_version, facts.kind, facts.plural);
                 match role {
-                    Role::All => subject.labelled("app.kubernetes.io/managed-by=lanyard"),
+                    Role::All => subject.labelled(OURS),
                     Role::IdentityOnly => subject,
                 }
             }

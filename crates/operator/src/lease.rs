@@ -84,6 +84,7 @@ impl Candidate {
     async fn tick(&mut self) -> bool {
         let looked = self.look().await;
         let mut is_good = Self::tell(looked);
+        let is_seen = is_good;
         if self.settings.shards > 1 {
             let renewed = self.renew_presence().await;
             is_good &= Self::tell(renewed);
@@ -106,6 +107,9 @@ impl Candidate {
                 Act::Renew(shard) | Act::Take(shard) => self.hold(shard).await,
             };
             is_good &= Self::tell(done);
+        }
+        if is_seen {
+            self.tenures.decided();
         }
         is_good
     }

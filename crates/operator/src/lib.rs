@@ -39,6 +39,7 @@ mod observe;
 mod operator;
 mod plan;
 mod queue;
+mod read;
 mod reconcile;
 pub mod rights;
 mod settings;

@@ -8,9 +8,9 @@ use lanyard_kubernetes::ApiError;
 
 use crate::apply::{Applied, Applier};
 use crate::context::Context;
-use crate::error::ReconcileError;
 use crate::judge::Usable;
 use crate::observe::Observed;
+use crate::read::fetch_objects;
 use crate::store::{Wished, wished};
 
 /// What differs, and what was compared.
@@ -20,6 +20,8 @@ pub(crate) struct Comparison {
     /// The versions of what was compared.
     versions: Vec<(ObjectKey, String)>,
     wished: Wished,
+    /// Why some of it could not be read.
+    pub(crate) errors: Vec<ApiError>,
 }
 
 /// Compares what is there with what is desired.
@@ -28,15 +30,15 @@ pub(crate) async fn compare(
     observed: &Observed,
     usable: &Usable,
     applier: Applier<'_>,
-) -> Result<Comparison, ReconcileError> {
-    let desired = desired(context, observed, usable);
+) -> Comparison {
+    let mut desired = desired(context, observed, usable);
     let wished = wished(&desired);
     let mut known = context.stores.unsettled(&observed.namespace, &wished);
-    for key in &known.unknown {
-        if let Some(found) = applier.fetch(key).await? {
-            known.observed.insert(key.clone(), found);
-        }
-    }
+    let found =
+        fetch_objects(applier.api, applier.stores, std::mem::take(&mut known.unknown)).await;
+    known.observed.extend(found.objects);
+    // What cannot be read now is left as it is, and everything else goes on.
+    desired.retain(|object| !found.unread.contains(&object.key));
     let versions = known.observed.iter();
     let versions = versions.map(|(key, it)| (key.clone(), it.resource_version.clone())).collect();
     let open: Vec<_> =
@@ -45,7 +47,7 @@ pub(crate) async fn compare(
     let mut changes = diff(&known.observed, &open, pruning(&observed.owner, &label));
     // What is settled is desired: it was left out of the comparison alone.
     changes.retain(|change| !known.settled.contains(change.key()));
-    Ok(Comparison { changes, versions, wished })
+    Comparison { changes, versions, wished, errors: found.errors }
 }
 
 /// What is desired, without the kinds that cannot be used: what brings their objects is broken, and

@@ -21,10 +21,10 @@ use crate::lease::{Candidate, Tenures};
 use crate::metrics::{Knowledge, OperatorMetrics};
 use crate::queue::{Again, Queue, Turn, Wake};
 use crate::reconcile::reconcile;
-use crate::settings::OperatorSettings;
+use crate::settings::{OperatorSettings, Role};
 use crate::shared::SharedCredentials;
 use crate::status::CONDITIONS;
-use crate::store::{Kind, Stores, Telling};
+use crate::store::{Compared, Kind, Stores, Telling};
 
 /// The operator of one process.
 pub struct Operator {
@@ -44,9 +44,13 @@ impl Operator {
             Some(leases) => Tenures::none(leases.shards, SharedClock::clone(&clock)),
             None => Tenures::for_ever(SharedClock::clone(&clock)),
         };
+        let compared = match settings.role {
+            Role::All => Compared::Led(tenures.clone()),
+            Role::IdentityOnly => Compared::Nobodys,
+        };
         let context = Arc::new(Context {
             api,
-            stores: Arc::new(Stores::new(&CONDITIONS)),
+            stores: Arc::new(Stores::new(&CONDITIONS, compared)),
             settings,
             metrics: OperatorMetrics::default(),
             budgets: Mutex::new(EventBudgets::default()),
@@ -185,6 +189,7 @@ impl Operator {
             match follow {
                 Follow::Kinds => drop(self.look_at_kinds()),
                 Follow::Tenures => {
+                    self.context.stores.trim();
                     for key in self.context.stores.clusters() {
                         self.queue.wake(&key, Wake::Wish);
                     }

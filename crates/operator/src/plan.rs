@@ -6,10 +6,10 @@ use std::sync::Arc;
 use lanyard_clock::SharedClock;
 use lanyard_desired::diff::plan_text;
 use lanyard_desired::objects::Owner;
+use lanyard_kubernetes::ApiError;
 use tokio::task::JoinSet;
 
 use crate::apply::Applier;
-use crate::error::ReconcileError;
 use crate::judge::{Judgement, Pause, judge};
 use crate::key::ClusterKey;
 use crate::lease::Tenures;
@@ -80,16 +80,15 @@ impl Operator {
             .map(|(_, error)| format!("left out: {error}; {}\n", error.hint()))
             .collect();
         let left_out = left_out.concat();
-        match compare(context, &observed, &usable, applier).await {
-            Ok(comparison) => {
-                says(format!("{paused}{left_out}{}", plan_text(&comparison.changes)), true)
-            }
-            Err(error) => says(failed(&error), false),
-        }
+        let comparison = compare(context, &observed, &usable, applier).await;
+        let unread: String = comparison.errors.iter().map(failed).collect();
+        let is_good = unread.is_empty();
+        let plan = plan_text(&comparison.changes);
+        says(format!("{paused}{left_out}{unread}{plan}"), is_good)
     }
 }
 
-fn failed(error: &ReconcileError) -> String {
+fn failed(error: &ApiError) -> String {
     format!("cannot be compared: {error}; {}\n", error.hint())
 }
 

@@ -73,13 +73,15 @@ async fn make(
     if usable.pause == Pause::None {
         finalizer::add(context, observed, applier.fence).await?;
     }
-    let comparison = compare(context, observed, usable, applier).await?;
+    let mut comparison = compare(context, observed, usable, applier).await;
+    let mut errors = std::mem::take(&mut comparison.errors);
     if usable.pause != Pause::None {
-        return Ok(Made { left: comparison.left(), ..Made::default() });
+        let error = (!errors.is_empty()).then_some(ReconcileError::Calls(errors));
+        return Ok(Made { left: comparison.left(), error, ..Made::default() });
     }
     let applied = comparison.apply(observed, applier).await;
     let left = held_by_others(&applied.failures);
-    let errors: Vec<_> = applied.failures.into_iter().map(|(_, error)| error).collect();
+    errors.extend(applied.failures.into_iter().map(|(_, error)| error));
     let error = if applied.is_cut_short {
         Some(ReconcileError::NotLeader)
     } else {

@@ -37,9 +37,9 @@ const SECRETS_STORE: &str = "secrets-store.csi.x-k8s.io";
 /// What is watched: it is listed first.
 const WATCH: &[&str] = &["list", "watch"];
 const LIST: &[&str] = &["list"];
-/// What is watched, applied, read again and pruned. The API server asks for `create` too, where
-/// what is applied is not there.
-const OWN: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+/// What is watched, applied, read again (by a list) and pruned. The API server asks for `create` too,
+/// where what is applied is not there.
+const OWN: &[&str] = &["create", "delete", "list", "patch", "watch"];
 
 const fn right(
     group: &'static str,

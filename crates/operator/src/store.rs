@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 
 use crate::key::ClusterKey;
 use crate::kinds::WatchedKind;
+use crate::lease::Tenures;
 use crate::queue::Wake;
 use crate::watch::Seen;
 pub(crate) use clusters::Cluster;
@@ -30,8 +31,19 @@ pub(crate) struct Stores {
     conditions: &'static [&'static str],
 }
 
+/// Whose objects are compared here with what is desired.
+#[derive(Debug, Default)]
+pub(crate) enum Compared {
+    /// Nobody's.
+    #[default]
+    Nobodys,
+    /// Those of the clusters that are led.
+    Led(Tenures),
+}
+
 #[derive(Debug, Default)]
 struct Inner {
+    compared: Compared,
     clusters: BTreeMap<ClusterKey, Cluster>,
     /// The clusters whose control planes would be in a namespace: one, or it is a problem.
     tenants: HashMap<String, BTreeSet<ClusterKey>>,
@@ -78,8 +90,13 @@ pub(crate) struct Telling(Option<HashSet<(String, String)>>);
 pub(crate) type News = Vec<(ClusterKey, Wake)>;
 
 impl Stores {
-    pub(crate) fn new(conditions: &'static [&'static str]) -> Self {
-        Self { inner: Mutex::new(Inner::default()), conditions }
+    pub(crate) fn new(conditions: &'static [&'static str], compared: Compared) -> Self {
+        Self { inner: Mutex::new(Inner { compared, ..Inner::default() }), conditions }
+    }
+
+    /// Forgets the content of what nobody here compares any more.
+    pub(crate) fn trim(&self) {
+        self.inner.lock().trim();
     }
 
     /// Takes in what a watch tells.
@@ -104,6 +121,7 @@ impl Stores {
                 if !matches!(inner.kinds.insert(kind, Kind::Listed), Some(Kind::Listed)) {
                     let everybody = inner.clusters.keys();
                     news.extend(everybody.map(|key| (key.clone(), Wake::Wish)));
+                    inner.trim();
                 }
                 news
             }
@@ -243,7 +261,9 @@ impl Inner {
             WatchedKind::Owned(kind) => {
                 let key = object_key(kind, &namespace, name);
                 let room = room_of(&key);
-                let is_news = self.rooms.entry(room.clone()).or_default().objects.see(key, object);
+                let keeps = self.compares(&room);
+                let objects = &mut self.rooms.entry(room.clone()).or_default().objects;
+                let is_news = objects.see(key, object, keeps);
                 self.about(&room, is_news)
             }
             WatchedKind::Pods => {
@@ -281,6 +301,7 @@ impl Inner {
                     tenants.remove(&key);
                 }
                 let was_there = self.clusters.remove(&key).is_some();
+                self.trim_room(&room);
                 // Who waited for the namespace can have it.
                 let mut news = self.about(&room, was_there);
                 news.extend(was_there.then_some((key, Wake::Wish)));
@@ -341,6 +362,30 @@ impl Inner {
             return News::new();
         }
         self.clusters.keys().map(|key| (key.clone(), Wake::Wish)).collect()
+    }
+
+    /// Whether somebody here compares the objects of a control plane. As long as nobody knows whose
+    /// a namespace is, somebody may.
+    fn compares(&self, room: &str) -> bool {
+        let Compared::Led(tenures) = &self.compared else { return false };
+        let is_listed = matches!(self.kinds.get(&WatchedKind::HostedClusters), Some(Kind::Listed));
+        let tenants = self.tenants.get(room);
+        !is_listed || tenants.into_iter().flatten().any(|key| tenures.may_lead(key))
+    }
+
+    fn trim(&mut self) {
+        let rooms: Vec<_> = self.rooms.keys().cloned().collect();
+        for room in rooms {
+            self.trim_room(&room);
+        }
+    }
+
+    fn trim_room(&mut self, room: &str) {
+        if !self.compares(room)
+            && let Some(room) = self.rooms.get_mut(room)
+        {
+            room.objects.forget_content();
+        }
     }
 
     fn change(&mut self, room: &str, change: impl FnOnce(&mut Room) -> bool) -> bool {
@@ -415,3 +460,6 @@ fn parse<T: serde::de::DeserializeOwned>(object: &DynamicObject) -> Result<T, se
     }
     parsed
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject};
+use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use kube::runtime::watcher::{self, watcher};
 use lanyard_kubernetes::{ApiError, KubernetesApi, backoff};
 
@@ -77,7 +77,7 @@ impl Subject {
                         if let watcher::Event::InitDone | watcher::Event::Apply(_) = event {
                             failures = 0;
                         }
-                        take(seen(event));
+                        take(self.seen(event));
                     }
                     Err(error) => {
                         let error = self.error_of(&error);
@@ -106,19 +106,26 @@ impl Subject {
         }
     }
 
+    /// The items of a list do not say what they are, and those of a watch do: both are the same here.
+    pub(crate) fn typed(&self, mut object: DynamicObject) -> DynamicObject {
+        let (api_version, kind) = (self.resource.api_version.clone(), self.resource.kind.clone());
+        object.types = Some(TypeMeta { api_version, kind });
+        object
+    }
+
+    fn seen(&self, event: watcher::Event<DynamicObject>) -> Seen {
+        match event {
+            watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
+                Seen::There(Box::new(self.typed(object)))
+            }
+            watcher::Event::Delete(object) => Seen::Gone(Box::new(self.typed(object))),
+            watcher::Event::Init => Seen::Anew,
+            watcher::Event::InitDone => Seen::Complete,
+        }
+    }
+
     fn error_of(&self, error: &watcher::Error) -> ApiError {
         ApiError::of_watch(error, format!("watch {} of all namespaces", self.resource.plural))
-    }
-}
-
-fn seen(event: watcher::Event<DynamicObject>) -> Seen {
-    match event {
-        watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-            Seen::There(Box::new(object))
-        }
-        watcher::Event::Delete(object) => Seen::Gone(Box::new(object)),
-        watcher::Event::Init => Seen::Anew,
-        watcher::Event::InitDone => Seen::Complete,
     }
 }
 
@@ -126,3 +133,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A kind that is not served may be installed; a right that is missing may be given.
 const LONGEST_REFUSED: Duration = Duration::from_mins(1);
+
+#[cfg(test)]
+mod tests;

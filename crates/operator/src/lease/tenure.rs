@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lanyard_clock::SharedClock;
@@ -16,6 +17,8 @@ pub(crate) struct Tenures {
     shards: Arc<Mutex<Vec<Tenure>>>,
     /// Tells of every shard that was won or lost.
     changes: watch::Sender<u64>,
+    /// Whether it was found out once who leads what.
+    is_decided: Arc<AtomicBool>,
     clock: SharedClock,
 }
 
@@ -46,7 +49,8 @@ impl Tenures {
     pub(crate) fn none(shards: u32, clock: SharedClock) -> Self {
         let count = usize::try_from(shards).unwrap_or(1).max(1);
         let shards = Arc::new(Mutex::new(vec![Tenure::default(); count]));
-        Self { shards, changes: watch::Sender::new(0), clock }
+        let is_decided = Arc::new(AtomicBool::new(false));
+        Self { shards, changes: watch::Sender::new(0), is_decided, clock }
     }
 
     /// The only shard is led for ever: there is no other replica.
@@ -86,6 +90,20 @@ impl Tenures {
             tracing::info!(shard, "leading the shard no more");
             self.changes.send_modify(|count| *count += 1);
         }
+    }
+
+    /// It was found out who leads what: what is not led here is led by others.
+    pub(crate) fn decided(&self) {
+        if !self.is_decided.swap(true, Ordering::SeqCst) {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Whether a cluster is led here, or nobody knows yet who leads it. A lease whose time is short
+    /// is not somebody else's.
+    pub(crate) fn may_lead(&self, key: &ClusterKey) -> bool {
+        let until = self.at(key.shard(self.shards()), |tenure| tenure.until).flatten();
+        until.is_some() || !self.is_decided.load(Ordering::SeqCst)
     }
 
     /// How many writes about a shard are on their way.
@@ -204,6 +222,24 @@ mod tests {
         clock.advance(Duration::from_secs(30));
         tenures.extend(0, clock.monotonic() + Duration::from_secs(15));
         assert!(changes.has_changed().unwrap(), "it was lost in between");
+    }
+
+    #[test]
+    fn before_the_first_election_anything_may_be_led_and_afterwards_what_is_held() {
+        let (tenures, clock) = tenures();
+        let mut changes = tenures.changes();
+        changes.mark_unchanged();
+        assert!(tenures.may_lead(&key()));
+        tenures.decided();
+        assert!(changes.has_changed().unwrap() && !tenures.may_lead(&key()));
+        changes.mark_unchanged();
+        tenures.decided();
+        assert!(!changes.has_changed().unwrap(), "it is decided once");
+        tenures.extend(0, clock.monotonic() + Duration::from_secs(15));
+        clock.advance(Duration::from_secs(20));
+        assert!(tenures.may_lead(&key()), "nobody else has been seen to hold it");
+        tenures.end(0);
+        assert!(!tenures.may_lead(&key()));
     }
 
     #[test]

@@ -8,7 +8,8 @@ use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject};
 use serde_json::Value;
 
 /// The objects of one control plane. What was found to be as it should be is kept as a digest
-/// alone: the same content need not be compared twice, and other content comes with the watch.
+/// alone: the same content need not be compared twice, and other content comes with the watch. So is
+/// what nobody here compares.
 #[derive(Debug, Default)]
 pub(crate) struct Objects(BTreeMap<ObjectKey, Stored>);
 
@@ -49,8 +50,9 @@ pub(crate) fn wished(desired: &[DesiredObject]) -> Wished {
 }
 
 impl Objects {
-    /// Takes in an object as it is now. Tells whether anything about it is new.
-    pub(crate) fn see(&mut self, key: ObjectKey, mut object: DynamicObject) -> bool {
+    /// Takes in an object as it is now, with its content where that is of use. Tells whether
+    /// anything about it is new.
+    pub(crate) fn see(&mut self, key: ObjectKey, mut object: DynamicObject, keeps: bool) -> bool {
         object.metadata.managed_fields = None;
         if let Some(data) = object.data.as_object_mut() {
             data.remove("status");
@@ -67,7 +69,7 @@ impl Objects {
                 false
             }
             _ => {
-                let content = Some(content.into_boxed_slice());
+                let content = keeps.then(|| content.into_boxed_slice());
                 self.0.insert(key, Stored { uid, version, digest, content, settled: None });
                 true
             }
@@ -77,6 +79,11 @@ impl Objects {
     /// An object is gone. Tells whether it was known.
     pub(crate) fn forget(&mut self, key: &ObjectKey) -> bool {
         self.0.remove(key).is_some()
+    }
+
+    /// Nobody here compares these objects now.
+    pub(crate) fn forget_content(&mut self) {
+        self.0.values_mut().for_each(|stored| stored.content = None);
     }
 
     /// What has to be compared with what is desired.
@@ -179,7 +186,7 @@ mod tests {
     #[test]
     fn only_what_the_comparison_needs_is_kept_and_that_only_until_it_was_made() {
         let mut objects = Objects::default();
-        assert!(objects.see(key(), object("1", "a")));
+        assert!(objects.see(key(), object("1", "a"), true));
         let wished = Wished::from([(key(), 7)]);
         let observed = objects.unsettled(&wished).observed.remove(&key()).unwrap();
         assert_eq!(observed.resource_version, "1");
@@ -197,35 +204,50 @@ mod tests {
     #[test]
     fn a_status_that_changes_is_no_news_and_other_content_is() {
         let mut objects = Objects::default();
-        objects.see(key(), object("1", "a"));
+        objects.see(key(), object("1", "a"), true);
         objects.settle(&key(), "1", 7);
-        assert!(!objects.see(key(), object("2", "a")));
+        assert!(!objects.see(key(), object("2", "a"), true));
         assert!(objects.unsettled(&Wished::from([(key(), 7)])).settled.contains(&key()));
-        assert!(objects.see(key(), object("3", "b")));
+        assert!(objects.see(key(), object("3", "b"), true));
         assert!(objects.unsettled(&Wished::from([(key(), 7)])).observed.contains_key(&key()));
     }
 
     #[test]
     fn a_watch_that_lags_does_not_take_back_what_the_answer_to_a_write_told() {
         let mut objects = Objects::default();
-        objects.see(key(), object("10", "new"));
-        assert!(!objects.see(key(), object("9", "old")));
+        objects.see(key(), object("10", "new"), true);
+        assert!(!objects.see(key(), object("9", "old"), true));
         let observed = objects.unsettled(&Wished::new()).observed.remove(&key()).unwrap();
         assert_eq!(observed.value["data"]["k"], "new");
         // What was found meanwhile counts for the version that was compared alone.
-        objects.see(key(), object("11", "newer"));
+        objects.see(key(), object("11", "newer"), true);
         objects.settle(&key(), "10", 7);
         assert!(objects.unsettled(&Wished::from([(key(), 7)])).settled.is_empty());
     }
 
     #[test]
+    fn what_nobody_compares_is_kept_as_a_digest_alone() {
+        let mut objects = Objects::default();
+        assert!(objects.see(key(), object("1", "a"), false));
+        assert!(!objects.see(key(), object("2", "a"), false));
+        assert_eq!((objects.bytes(), objects.uid(&key())), (0, Some("u")));
+        assert_eq!(objects.unsettled(&Wished::new()).unknown, [key()]);
+        objects.see(key(), object("3", "b"), true);
+        assert!(objects.bytes() > 0);
+        // What was found to be so stays found, whoever compares.
+        objects.settle(&key(), "3", 7);
+        objects.forget_content();
+        assert!(objects.unsettled(&Wished::from([(key(), 7)])).settled.contains(&key()));
+    }
+
+    #[test]
     fn a_new_object_of_the_same_name_is_another_one() {
         let mut objects = Objects::default();
-        objects.see(key(), object("10", "a"));
+        objects.see(key(), object("10", "a"), true);
         objects.settle(&key(), "10", 7);
         let mut other = object("9", "a");
         other.metadata.uid = Some("v".to_owned());
-        assert!(objects.see(key(), other));
+        assert!(objects.see(key(), other, true));
         assert_eq!(objects.uid(&key()), Some("v"));
         assert!(objects.forget(&key()) && !objects.forget(&key()));
     }

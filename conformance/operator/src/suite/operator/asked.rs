@@ -39,6 +39,13 @@ impl Asked {
         lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
     }
 
+    /// What was read of something whose path contains this: no list or watch of a whole kind.
+    pub(super) fn read(&self, part: &str) -> Vec<String> {
+        let lines = self.lines.lock();
+        let is_read = |line: &&String| line.starts_with("GET ") && line.contains(part);
+        lines.iter().filter(is_read).cloned().collect()
+    }
+
     /// Forgets what was asked until now.
     pub(super) fn forget(&self) {
         self.lines.lock().clear();

@@ -70,6 +70,8 @@ async fn settled(world: World) -> Result<(), Failed> {
         return Err(format!("writes: {writes:?}, events: {told:?}").into());
     }
     expect_same("versions", versions(&world).await?, before)?;
+    // What the watches told is not asked again.
+    expect_same("reads", again.asked().read(&world.room()), Vec::new())?;
     again.end().await?;
     world.clear().await
 }

@@ -1,0 +1,82 @@
+use std::sync::Arc;
+
+use lanyard_clock::{Clock as _, ManualClock, SharedClock};
+use serde_json::json;
+
+use super::*;
+
+fn object(api_version: &str, kind: &str, namespace: &str, name: &str) -> DynamicObject {
+    let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {
+        "name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}});
+    serde_json::from_value(object).unwrap()
+}
+
+fn cluster(name: &str) -> Seen {
+    let api_version = lanyard_api::HostedCluster::API_VERSION;
+    let kind = lanyard_api::HostedCluster::KIND;
+    Seen::There(Box::new(object(api_version, kind, "clusters", name)))
+}
+
+fn map(cluster: &str) -> Seen {
+    Seen::There(Box::new(object("v1", "ConfigMap", &format!("clusters-{cluster}"), "m")))
+}
+
+const CLUSTERS: WatchedKind = WatchedKind::HostedClusters;
+const MAPS: WatchedKind = WatchedKind::Owned(OwnedKind::ConfigMap);
+
+fn list(stores: &Stores, kind: WatchedKind, objects: impl IntoIterator<Item = Seen>) -> News {
+    let mut telling = Telling::default();
+    let all = [Seen::Anew].into_iter().chain(objects).chain([Seen::Complete]);
+    all.flat_map(|seen| stores.see(kind, seen, &mut telling)).collect()
+}
+
+/// Two names whose shards of two are the first and the second.
+fn names() -> [String; 2] {
+    [0, 1].map(|shard| {
+        let names = (0..).map(|number| format!("c{number}"));
+        let mut of_shard = names.filter(|name| ClusterKey::of("clusters", name).shard(2) == shard);
+        of_shard.next().unwrap()
+    })
+}
+
+#[test]
+fn the_content_of_what_another_replica_leads_is_not_kept() {
+    let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
+    let shared: SharedClock = Arc::new(clock.clone());
+    let tenures = Tenures::none(2, shared);
+    let stores = Stores::new(&[], Compared::Led(tenures.clone()));
+    let [one, other] = names();
+    // Before anybody leads, and before anybody knows whose a namespace is, all of it may be needed.
+    list(&stores, MAPS, [map(&one), map(&other), map("nobodys")]);
+    let all = stores.content_bytes();
+    list(&stores, CLUSTERS, [cluster(&one), cluster(&other)]);
+    let (of_clusters, each) = (stores.content_bytes(), all / 3);
+    assert!(of_clusters > each && of_clusters < all, "what is of no cluster is of no use");
+    tenures.extend(0, clock.monotonic() + std::time::Duration::from_secs(15));
+    tenures.decided();
+    stores.trim();
+    let of_one = stores.content_bytes();
+    assert!(of_one > 0 && of_one < of_clusters);
+    // Nor is what comes later; the uid is known all the same.
+    list(&stores, MAPS, [map(&one), map(&other)]);
+    assert_eq!(stores.content_bytes(), of_one);
+    let room = format!("clusters-{other}");
+    let key = object_key(OwnedKind::ConfigMap, &room, "m".to_owned());
+    assert_eq!(stores.uid(&room, &key).as_deref(), Some("m"));
+    assert_eq!(stores.unsettled(&room, &Wished::new()).unknown, [key]);
+    // A cluster that is gone leaves nothing to be compared.
+    list(&stores, CLUSTERS, [cluster(&other)]);
+    assert_eq!(stores.content_bytes(), 0);
+}
+
+#[test]
+fn who_compares_nothing_keeps_no_content() {
+    let stores = Stores::new(&[], Compared::Nobodys);
+    let class = "SecretProviderClass";
+    let class = object("secrets-store.csi.x-k8s.io/v1", class, "clusters-harbour", "disk");
+    let kind = WatchedKind::Owned(OwnedKind::SecretProviderClass);
+    list(&stores, kind, [Seen::There(Box::new(class))]);
+    assert_eq!(stores.content_bytes(), 0);
+    let names = stores.names("clusters-harbour", OwnedKind::SecretProviderClass);
+    assert_eq!(names, BTreeSet::from(["disk".to_owned()]));
+}
