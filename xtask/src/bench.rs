@@ -6,6 +6,7 @@
 
 mod credential;
 mod node;
+mod operator;
 mod row;
 
 use std::fs;
@@ -26,6 +27,9 @@ pub(crate) struct Arguments {
     /// How to print the rows
     #[arg(long, value_enum, default_value_t = Output::Table)]
     output: Output,
+    /// How many hosted clusters the fleet of the operator has
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=50_000), value_name = "NUMBER")]
+    clusters: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,6 +38,8 @@ enum Bench {
     Credential,
     /// Memory, mounts, republishes, requests and writes of the node plugin
     Node,
+    /// Writes, requests and memory of the operator with a fleet of hosted clusters
+    Operator,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,6 +65,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
     let rows = match arguments.bench {
         Bench::Credential => credential::measure(house, cores)?,
         Bench::Node => node::measure(house)?,
+        Bench::Operator => operator::measure(house, arguments.clusters)?,
     };
     match arguments.output {
         Output::Table => row::table(&rows).iter().for_each(|line| process::say(line)),

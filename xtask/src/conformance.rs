@@ -247,8 +247,34 @@ fn api_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, T
 /// Builds the judge of the operator and returns the command that runs it.
 fn operator_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, TaskError> {
     build_programs(house)?;
+    let binaries = house.debug_binaries();
+    operator_command(house, &binaries, &binaries.join("lanyard"), kubernetes)
+}
+
+/// The command that measures the operator, with a released binary of ours. It is a released build
+/// too: what it does costs time of the same machine.
+pub(crate) fn measuring_operator_driver(
+    house: &House,
+    lanyard: &Path,
+) -> Result<Command, TaskError> {
+    let mut build = house.cargo();
+    build.args(["build", "--locked", "--release", "--package", "lanyard-conformance-operator"]);
+    process::run(&mut build)?;
+    let binaries = house.released_binaries();
+    let mut command = operator_command(house, &binaries, lanyard, KubernetesVersion::V1_36)?;
+    // As in the image.
+    command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
+    Ok(command)
+}
+
+fn operator_command(
+    house: &House,
+    binaries: &Path,
+    lanyard: &Path,
+    kubernetes: KubernetesVersion,
+) -> Result<Command, TaskError> {
     let programs = tools::node_programs(house, kubernetes)?;
-    let mut command = Command::new(house.debug_binaries().join("lanyard-conformance-operator"));
+    let mut command = Command::new(binaries.join("lanyard-conformance-operator"));
     command.arg("--etcd").arg(programs.join("etcd"));
     command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
     let file = |path: &str| house.root().join(path);
@@ -256,6 +282,7 @@ fn operator_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Comma
     command.arg("--rendered").arg(file("conformance/kubernetes/operator-chart"));
     command.arg("--cases").arg(file("conformance/cases/hosted_cluster.yaml"));
     command.arg("--hosted-cluster").arg(file("examples/hostedcluster.yaml"));
+    command.arg("--lanyard").arg(lanyard);
     Ok(command)
 }
 

@@ -3,6 +3,7 @@
 //! `cargo xtask conformance operator` builds what is needed and calls this program. Exit codes:
 //! 0 when every case passed, 1 when one failed, 2 when the surroundings do not allow it to run.
 
+mod bench;
 mod settings;
 mod suite;
 
@@ -10,26 +11,38 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use libtest_mimic::Trial;
 
-use crate::settings::{Arguments, prepare};
+use crate::bench::Scale;
+use crate::settings::{Arguments, SetupError, ground, prepare};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match prepare(&arguments) {
-        Ok(stage) => {
+    match trials(&arguments) {
+        Ok(trials) => {
             let runner = libtest_mimic::Arguments {
                 filter: arguments.filter.clone(),
                 // Some cases take the API server away.
                 test_threads: Some(1),
                 ..libtest_mimic::Arguments::default()
             };
-            let conclusion = libtest_mimic::run(&runner, suite::trials(&stage));
+            let conclusion = libtest_mimic::run(&runner, trials);
             if conclusion.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
         }
         Err(error) => {
             complain(&error);
             ExitCode::from(2)
         }
+    }
+}
+
+fn trials(arguments: &Arguments) -> Result<Vec<Trial>, SetupError> {
+    match &arguments.measurements {
+        Some(output) => {
+            let scale = Scale::of(arguments.clusters);
+            Ok(bench::trials(ground(arguments)?, scale, output.clone()))
+        }
+        None => prepare(arguments).map(|stage| suite::trials(&stage)),
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
+use crate::bench::Ground;
 use crate::suite::world::{WorldError, client, install};
 use crate::suite::{Chart, Stage};
 
@@ -42,6 +43,15 @@ pub(crate) struct Arguments {
     /// The example of a HostedCluster
     #[arg(long, value_name = "FILE")]
     hosted_cluster: PathBuf,
+    /// The program lanyard
+    #[arg(long)]
+    lanyard: PathBuf,
+    /// Measure instead of judging, and write the numbers there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) measurements: Option<PathBuf>,
+    /// How many HostedClusters are measured
+    #[arg(long, default_value_t = 1_000, value_name = "NUMBER")]
+    pub(crate) clusters: usize,
 }
 
 /// The suite cannot run.
@@ -69,27 +79,38 @@ pub(crate) enum SetupError {
     Install(#[from] WorldError),
 }
 
+/// What is needed for measuring.
+pub(crate) fn ground(arguments: &Arguments) -> Result<Ground, SetupError> {
+    Ok(Ground {
+        programs: programs(arguments),
+        definitions: Arc::new(load_definitions(&arguments.definitions)?),
+        example: Arc::new(load_yaml(&arguments.hosted_cluster)?),
+        lanyard: arguments.lanyard.clone(),
+    })
+}
+
+fn programs(arguments: &Arguments) -> ControlPlaneOptions {
+    ControlPlaneOptions::new(arguments.etcd.clone(), arguments.kube_apiserver.clone())
+}
+
 /// Starts the control plane and installs the definitions in it.
 pub(crate) fn prepare(arguments: &Arguments) -> Result<Stage, SetupError> {
     let cases = load_cases(&arguments.cases)?;
-    let definitions = load_definitions(&arguments.definitions)?;
-    let example: Value = load_yaml(&arguments.hosted_cluster)?;
+    let ground = ground(arguments)?;
     let chart = Arc::new(Chart {
         all: load_objects(&arguments.rendered.join("defaults.golden.yaml"))?,
         identity_only: load_objects(&arguments.rendered.join("beside-hypershift.golden.yaml"))?,
     });
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
-    let options =
-        ControlPlaneOptions::new(arguments.etcd.clone(), arguments.kube_apiserver.clone())
-            .user(OPERATOR);
+    let options = programs(arguments).user(OPERATOR);
     let plane = Arc::new(runtime.block_on(ControlPlane::start(options))?);
     let client = runtime.block_on(async {
         let client = client(&plane, ControlPlane::ADMINISTRATOR).await?;
-        install(&client, &definitions).await?;
+        install(&client, &ground.definitions).await?;
         Ok::<_, WorldError>(client)
     })?;
-    let (cases, example) = (Arc::new(cases), Arc::new(example));
-    Ok(Stage { plane, runtime, client, cases, example, chart })
+    let (cases, example) = (Arc::new(cases), Arc::clone(&ground.example));
+    Ok(Stage { plane, runtime, client, cases, example, chart, ground })
 }
 
 fn load_cases(path: &Path) -> Result<Vec<SchemaCase>, SetupError> {

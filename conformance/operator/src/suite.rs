@@ -16,7 +16,9 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+pub(crate) use self::operator::grant;
 use self::world::World;
+use crate::bench::{self, Ground};
 
 /// What the suite runs on. The kinds are served already.
 #[derive(Clone)]
@@ -31,6 +33,8 @@ pub(crate) struct Stage {
     pub(crate) example: Arc<Value>,
     /// What the operator's chart renders.
     pub(crate) chart: Arc<Chart>,
+    /// What is measured on.
+    pub(crate) ground: Ground,
 }
 
 /// The objects that the operator's chart renders.
@@ -51,7 +55,8 @@ pub(crate) fn trials(stage: &Stage) -> Vec<Trial> {
         // Cases of it take the API server away.
         operator::trials,
     ];
-    subjects.iter().flat_map(|trials| trials(stage)).collect()
+    let trials = subjects.iter().flat_map(|trials| trials(stage));
+    trials.chain([bench::smoke(stage.ground.clone())]).collect()
 }
 
 /// A trial in a namespace of its own.

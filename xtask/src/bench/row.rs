@@ -29,6 +29,8 @@ pub(super) enum Goal {
         factor: f64,
         limit: Option<f64>,
     },
+    /// At least this many times the peer's number.
+    AtLeastOfPeer(f64),
 }
 
 /// A library that we are compared with.
@@ -97,7 +99,7 @@ fn rows_of(ourselves: &str, metric: &Metric, numbers: &Numbers<'_>) -> Result<Ve
     let ours = numbers.find(ourselves, metric.name)?;
     let limit = match metric.goal {
         // The peer's number is not known yet.
-        Goal::None | Goal::AtMostOfPeer { .. } => None,
+        Goal::None | Goal::AtMostOfPeer { .. } | Goal::AtLeastOfPeer(_) => None,
         Goal::AtMost(value) | Goal::Exactly(value) => Some(value),
         Goal::AtMostTimes(factor, of) | Goal::AtLeastTimes(factor, of) => {
             Some(factor * numbers.find(ourselves, of)?.value)
@@ -133,6 +135,7 @@ fn beside(alone: &Row, goal: Goal, peer: &Peer, numbers: &Numbers<'_>) -> Result
             let limit = limit.unwrap_or(f64::INFINITY).min(factor * theirs.value);
             Some(goal.is_met(alone.ours, limit))
         }
+        Goal::AtLeastOfPeer(factor) => Some(goal.is_met(alone.ours, factor * theirs.value)),
         _ => alone.met,
     };
     let peer = Some(peer.name.to_owned());
@@ -144,7 +147,7 @@ impl Goal {
         match self {
             Self::None => true,
             Self::AtMost(_) | Self::AtMostTimes(..) | Self::AtMostOfPeer { .. } => value <= limit,
-            Self::AtLeastTimes(..) => value >= limit,
+            Self::AtLeastTimes(..) | Self::AtLeastOfPeer(_) => value >= limit,
             Self::Exactly(_) => (value - limit).abs() < f64::EPSILON,
         }
     }
@@ -156,6 +159,7 @@ impl Goal {
             Self::Exactly(value) => Some(format!("= {value}")),
             Self::AtMostTimes(factor, of) => Some(format!("≤ {factor} × {of}")),
             Self::AtLeastTimes(factor, of) => Some(format!("≥ {factor} × {of}")),
+            Self::AtLeastOfPeer(factor) => Some(format!("≥ {factor} × peer's")),
             Self::AtMostOfPeer { factor, limit: None } => Some(format!("≤ {factor} × peer's")),
             Self::AtMostOfPeer { factor, limit: Some(limit) } => {
                 Some(format!("≤ {limit}, ≤ {factor} × peer's"))
@@ -280,6 +284,16 @@ mod tests {
             let goal = Goal::AtMostOfPeer { factor, limit };
             let rows = rows("us", &[metric("a", goal, &[PEER])], &measurements);
             assert_eq!(rows.expect("all is there")[0].met, Some(met), "{goal:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_is_to_come_near_to_the_peers() {
+        let measurements = [measured("us", "a", 80.0), measured("peer 1", "a", 100.0)];
+        for (factor, met) in [(0.8, true), (0.81, false)] {
+            let metrics = [metric("a", Goal::AtLeastOfPeer(factor), &[PEER])];
+            let rows = rows("us", &metrics, &measurements).expect("all is there");
+            assert_eq!(rows[0].met, Some(met), "{factor}");
         }
     }
 

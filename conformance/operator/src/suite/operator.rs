@@ -10,6 +10,7 @@ mod running;
 
 use libtest_mimic::Trial;
 
+pub(crate) use self::running::grant;
 use super::Stage;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {

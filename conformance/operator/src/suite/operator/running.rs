@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use lanyard_clock::{Clock, SystemClock};
 use lanyard_desired::forecast::Policy;
@@ -57,7 +58,7 @@ impl Running {
             instance: "trial".to_owned(),
         };
         change(&mut settings);
-        grant(world, settings.role).await?;
+        grant(&world.client, settings.role).await?;
         between().await?;
         let asked = Asked::default();
         let api = asked.api(&world.plane).await?;
@@ -115,7 +116,7 @@ pub(super) fn leases(world: &World, identity: &str, shards: u32) -> LeaseSetting
 }
 
 /// Gives the operator exactly the rights of its role.
-async fn grant(world: &World, role: Role) -> Result<(), Failed> {
+pub(crate) async fn grant(client: &Client, role: Role) -> Result<(), Failed> {
     let rules: Vec<_> = cluster_rights(role)
         .chain(lanyard_operator::rights::namespace_rights())
         .map(|right| {
@@ -129,7 +130,7 @@ async fn grant(world: &World, role: Role) -> Result<(), Failed> {
         .collect();
     let parameters = PatchParams::apply("trial").force();
     let named = json!({"name": OPERATOR});
-    let roles = Api::<ClusterRole>::all(world.client.clone());
+    let roles = Api::<ClusterRole>::all(client.clone());
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
@@ -137,7 +138,7 @@ async fn grant(world: &World, role: Role) -> Result<(), Failed> {
         "rules": rules,
     });
     roles.patch(OPERATOR, &parameters, &Patch::Apply(role)).await?;
-    let bindings = Api::<ClusterRoleBinding>::all(world.client.clone());
+    let bindings = Api::<ClusterRoleBinding>::all(client.clone());
     let binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",

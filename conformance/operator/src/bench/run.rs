@@ -1,0 +1,273 @@
+//! The measurement, from the first write to the last look.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use lanyard_clock::{Clock, SystemClock};
+use libtest_mimic::Failed;
+use serde_json::json;
+
+use super::audit::Tally;
+use super::fleet::{self, Fleet};
+use super::holdings::Holdings;
+use super::peer::{Manner, Pace};
+use super::process::{Memory, OperatorProcess};
+use super::script::Script;
+use super::stage::{Ground, Stage, rehearse};
+use super::{Measurement, Scale, Sheet, float};
+
+/// Measures everything, in one run.
+pub(super) async fn measure(ground: &Ground, scale: Scale) -> Result<Vec<Measurement>, Failed> {
+    let script = rehearse(ground, scale.quiet).await?;
+    note(&format!("{} writes for each cluster", script.len()));
+    let stage = Stage::prepare(ground).await?;
+    let fleet = Fleet::like(&ground.example);
+    let (clock, sheet) = (SystemClock::new(), Sheet::default());
+    let mut run = Run { stage, fleet, script, scale, clock, sheet, peers: 0 };
+    let before = run.best_of_peer().await?;
+    run.idle().await?;
+    let mut operator = run.converge().await?;
+    run.settled(&mut operator).await?;
+    run.one_change(&mut operator).await?;
+    run.arrivals(&mut operator).await?;
+    operator.end().await?;
+    let after = run.peer(before.manner, scale.clusters).await?;
+    // The server has more to hold by then; the better one counts.
+    let best = if after.rate() > before.rate() { after } else { before };
+    run.sheet.peers("converge_rate", "writes/s", best.rate());
+    run.sheet.peers("arrival_rate", "writes/s", best.rate());
+    run.sheet.peers("converge_time", "s", best.took.as_secs_f64());
+    run.sheet.peers("writes_per_cluster", "writes", float(best.writes) / float(scale.clusters));
+    run.sheet.peers("requests_at_once", "requests", float(best.manner.at_once));
+    Ok(run.sheet.0)
+}
+
+struct Run {
+    stage: Stage,
+    fleet: Fleet,
+    script: Script,
+    scale: Scale,
+    clock: SystemClock,
+    sheet: Sheet,
+    /// How many clusters the peer has written.
+    peers: usize,
+}
+
+impl Run {
+    /// The peer in its best manner.
+    async fn best_of_peer(&mut self) -> Result<Pace, Failed> {
+        let few = (self.scale.clusters / 10).max(1);
+        // What a server does for the first time takes longer.
+        self.peer(Manner::ALL[0], few).await?;
+        let mut best: Option<Pace> = None;
+        for manner in Manner::ALL {
+            let pace = self.peer(manner, few).await?;
+            if best.is_none_or(|best| pace.rate() > best.rate()) {
+                best = Some(pace);
+            }
+        }
+        let manner = best.map_or(Manner::ALL[0], |best| best.manner);
+        self.peer(manner, self.scale.clusters).await
+    }
+
+    async fn peer(&mut self, manner: Manner, clusters: usize) -> Result<Pace, Failed> {
+        let kubeconfig = self.stage.peers_kubeconfig();
+        let first = self.peers;
+        self.peers += clusters;
+        let pace = manner.write(&kubeconfig, &self.script, first, clusters).await?;
+        let counted = self.stage.audit.read()?;
+        if counted.writes() != u64::try_from(pace.writes)? {
+            return Err("the server counts other writes than the peer".into());
+        }
+        note(&format!("{manner:?}: {:.0} writes/s of {} clusters", pace.rate(), clusters));
+        Ok(pace)
+    }
+
+    /// An operator that has nothing to do.
+    async fn idle(&mut self) -> Result<(), Failed> {
+        self.stage.clear_after_peer().await?;
+        let mut operator = self.stage.start_operator()?;
+        let mut asked = Tally::default();
+        let patience = Duration::from_mins(1);
+        self.until(&mut operator, "everything is watched", patience, |run| {
+            asked.add(run.stage.audit.read()?);
+            Ok(asked.watched() >= WATCHED && asked.lease_writes() > 0)
+        })
+        .await?;
+        self.clock.sleep(self.scale.quiet).await;
+        self.memory("idle_memory", "idle_memory_own", operator.memory()?);
+        operator.end().await?;
+        self.stage.audit.read().map(drop)
+    }
+
+    /// All HostedClusters are there, and an operator begins.
+    async fn converge(&mut self) -> Result<OperatorProcess, Failed> {
+        self.stage.make_clusters(&self.fleet, 0..self.scale.clusters).await?;
+        self.stage.audit.read()?;
+        let begin = self.clock.now();
+        let mut operator = self.stage.start_operator()?;
+        let asked = self.until_settled(&mut operator).await?;
+        let took = seconds(begin, &asked)?;
+        self.sheet.ours("converge_rate", "writes/s", float(asked.writes()) / took);
+        self.sheet.ours("converge_time", "s", took);
+        let clusters = float(self.scale.clusters);
+        self.sheet.ours("writes_per_cluster", "writes", float(asked.writes()) / clusters);
+        self.sheet.ours("requests_per_cluster", "requests", float(asked.requests()) / clusters);
+        self.sheet.ours("requests_at_once", "requests", asked.writing().as_secs_f64() / took);
+        self.sheet.ours("converge_processor_time", "s", operator.processor_time()?);
+        note(&asked.lines().join("\n"));
+        if asked.refused() > 0 {
+            note(&format!("{} requests were refused", asked.refused()));
+        }
+        self.memory("converged_memory", "converged_memory_own", operator.memory()?);
+        Ok(operator)
+    }
+
+    /// What is asked though nothing changes.
+    async fn settled(&mut self, operator: &mut OperatorProcess) -> Result<(), Failed> {
+        let before = Holdings::fetch(&self.stage.client).await?;
+        let objects = self.script.objects();
+        if before.len() != (objects + 1) * self.scale.clusters {
+            let found = before.len();
+            return Err(format!(
+                "{found} objects, and there should be {objects} and a \
+                                HostedCluster for each of {}",
+                self.scale.clusters
+            )
+            .into());
+        }
+        self.stage.audit.read()?;
+        let begin = self.clock.monotonic();
+        self.clock.sleep(self.scale.window).await;
+        let asked = self.stage.audit.read()?;
+        let minutes = self.clock.monotonic().saturating_sub(begin).as_secs_f64() / 60.0;
+        operator.expect_alive()?;
+        self.sheet.ours("settled_writes", "writes/min", float(asked.writes()) / minutes);
+        let leases = float(asked.lease_writes()) / minutes;
+        self.sheet.ours("settled_lease_writes", "writes/min", leases);
+        self.sheet.ours("settled_requests", "requests/min", float(asked.requests()) / minutes);
+        note(&asked.lines().join("\n"));
+        self.memory("settled_memory", "settled_memory_own", operator.memory()?);
+        let changed = before.changed(&Holdings::fetch(&self.stage.client).await?);
+        expect("changed though nothing did", &changed, &BTreeSet::new())
+    }
+
+    /// One secret has another name.
+    async fn one_change(&mut self, operator: &mut OperatorProcess) -> Result<(), Failed> {
+        let before = Holdings::fetch(&self.stage.client).await?;
+        let number = self.scale.clusters / 2;
+        let name = fleet::name(number);
+        let disk = json!({"credentialsSecretName": format!("{name}-other-disk")});
+        let patch = json!({"spec": {"platform": {"azure": {"azureAuthenticationConfig": {
+            "managedIdentities": {"controlPlane": {"disk": disk}},
+        }}}}});
+        self.stage.audit.read()?;
+        let begin = self.clock.now();
+        let parameters = PatchParams::default();
+        self.stage.clusters().patch(&name, &parameters, &Patch::Merge(patch)).await?;
+        let asked = self.until_settled(operator).await?;
+        let took = seconds(begin, &asked)?;
+        let changed = before.changed(&Holdings::fetch(&self.stage.client).await?);
+        let room = fleet::room(number);
+        let affected = BTreeSet::from([
+            format!("HostedCluster {}/{name}", fleet::NAMESPACE),
+            format!("HostedClusterIdentities {}/{name}", fleet::NAMESPACE),
+            format!("HostedControlPlane {room}/{name}"),
+            format!("SecretProviderClass {room}/managed-azure-disk-csi"),
+            format!("Secret {room}/azure-disk-csi-config"),
+            format!("Deployment {room}/azure-disk-csi-driver-controller"),
+        ]);
+        expect("changed by one secret's name", &changed, &affected)?;
+        self.sheet.ours("changed_by_one_name", "objects", float(changed.len()));
+        self.sheet.ours("unaffected_by_one_name", "objects", float(before.len() - changed.len()));
+        self.sheet.ours("one_name_time", "ms", took * 1_000.0);
+        self.sheet.ours("one_name_writes", "writes", float(asked.writes()));
+        Ok(())
+    }
+
+    /// HostedClusters that come while the operator runs.
+    async fn arrivals(&mut self, operator: &mut OperatorProcess) -> Result<(), Failed> {
+        let more = (self.scale.clusters / 5).max(1);
+        self.stage.audit.read()?;
+        let begin = self.clock.now();
+        let numbers = self.scale.clusters..self.scale.clusters + more;
+        self.stage.make_clusters(&self.fleet, numbers).await?;
+        let asked = self.until_settled(operator).await?;
+        // They are writes, too, at the same time.
+        let writes = float(asked.writes()) + float(more);
+        self.sheet.ours("arrival_rate", "writes/s", writes / seconds(begin, &asked)?);
+        Ok(())
+    }
+
+    /// Waits until something was written and then nothing for a while. Returns what was asked.
+    async fn until_settled(&mut self, operator: &mut OperatorProcess) -> Result<Tally, Failed> {
+        let mut asked = Tally::default();
+        let mut quiet_since = self.clock.monotonic();
+        self.until(operator, "all is settled", PATIENCE, |run| {
+            let new = run.stage.audit.read()?;
+            let now = run.clock.monotonic();
+            if new.writes() > 0 {
+                quiet_since = now;
+            }
+            asked.add(new);
+            let quiet = now.saturating_sub(quiet_since);
+            Ok(asked.writes() > 0 && quiet >= run.scale.quiet)
+        })
+        .await?;
+        Ok(asked)
+    }
+
+    async fn until(
+        &mut self,
+        operator: &mut OperatorProcess,
+        what: &str,
+        patience: Duration,
+        mut is_so: impl FnMut(&mut Self) -> Result<bool, Failed>,
+    ) -> Result<(), Failed> {
+        let deadline = self.clock.monotonic() + patience;
+        while !is_so(self)? {
+            operator.expect_alive()?;
+            if self.clock.monotonic() > deadline {
+                return Err(format!("after {} s: not so: {what}", patience.as_secs()).into());
+            }
+            self.clock.sleep(GLANCE).await;
+        }
+        Ok(())
+    }
+
+    fn memory(&mut self, resident: &'static str, own: &'static str, memory: Memory) {
+        self.sheet.ours(resident, "MiB", memory.resident);
+        self.sheet.ours(own, "MiB", memory.own);
+    }
+}
+
+/// From a time to the last write.
+fn seconds(begin: Timestamp, asked: &Tally) -> Result<f64, Failed> {
+    let last = asked.last_write().ok_or("nothing was written")?;
+    Ok(last.duration_since(begin).as_secs_f64())
+}
+
+fn expect(what: &str, is: &BTreeSet<String>, should: &BTreeSet<String>) -> Result<(), Failed> {
+    if is == should {
+        return Ok(());
+    }
+    let more: Vec<_> = is.difference(should).take(LISTED).collect();
+    let less: Vec<_> = should.difference(is).take(LISTED).collect();
+    Err(format!("{what}: {} objects; not expected: {more:?}; missing: {less:?}", is.len()).into())
+}
+
+/// Nobody has to hear this for the work to go on.
+pub(super) fn note(text: &str) {
+    writeln!(std::io::stderr().lock(), "{text}").unwrap_or_default();
+}
+
+/// How many kinds an operator watches.
+const WATCHED: usize = 13;
+const PATIENCE: Duration = Duration::from_mins(30);
+/// How often the audit log is read.
+const GLANCE: Duration = Duration::from_secs(1);
+/// How many objects are named that should not be.
+const LISTED: usize = 20;
