@@ -38,6 +38,7 @@ const HOPS: [&str; 11] = [
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Report {
+    road: String,
     components: Vec<Component>,
     rotation: Vec<Rotation>,
     ok: bool,
@@ -107,6 +108,7 @@ fn every_hop_of_every_component_is_good() {
     let report = report(&output);
     assert_eq!(output.status.code(), Some(0), "{report:#?}");
     assert!(report.ok);
+    assert_eq!(report.road, "memory");
     assert!(report.rotation.is_empty());
     let names: Vec<_> = report.components.iter().map(|component| &component.name).collect();
     assert_eq!(names, COMPONENTS);
@@ -192,6 +194,7 @@ fn the_table_names_components_hops_and_the_next_step() {
     assert!(table.contains("disk: vault-read failed"), "{table}");
     assert!(table.contains("hint:"), "{table}");
     assert!(table.contains("8 of 9 components good"), "{table}");
+    assert!(table.contains("road: in memory"), "{table}");
 }
 
 #[test]

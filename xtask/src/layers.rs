@@ -40,6 +40,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lanyard-vocabulary", Layer::Words),
     ("lanyard-credential", Layer::Subjects),
     ("lanyard-api", Layer::Subjects),
+    ("lanyard-apiserver", Layer::Subjects),
     ("lanyard-telemetry", Layer::Subjects),
     ("lanyard-grpc", Layer::Subjects),
     ("lanyard-emulator", Layer::Subjects),

@@ -47,11 +47,8 @@ pub enum ClusterError {
     #[error("there is no program {}", .0.display())]
     NoProgram(PathBuf),
     /// No port was free.
-    #[error("no {wanted} free ports were found on the loopback address")]
-    NoPorts {
-        /// How many are needed.
-        wanted: usize,
-    },
+    #[error(transparent)]
+    NoPorts(#[from] lanyard_apiserver::NoPorts),
     /// A file could not be used.
     #[error("could not {action} {}", path.display())]
     File {

@@ -8,8 +8,8 @@
 //! caller that was killed: processes are recorded with their start times and marked in their
 //! environment, and mounts, control groups and leftovers are found by the directory.
 //!
-//! [`ControlPlane`] is less: etcd and API server alone, for suites that need no node. It ends with
-//! the value.
+//! [`ControlPlane`] is less: etcd and API server alone, for suites that need no node. It is that of
+//! `lanyard-apiserver`, as `lanyard up --kubernetes` starts it.
 //!
 //! ```no_run
 //! use lanyard_clock::SystemClock;
@@ -28,7 +28,6 @@ mod api;
 mod cluster;
 mod component;
 mod configuration;
-mod control_plane;
 mod error;
 mod identity;
 mod launch;
@@ -43,8 +42,10 @@ mod status;
 
 pub use cluster::{Cluster, Outcome};
 pub use component::Component;
-pub use control_plane::{ControlPlane, ControlPlaneError, ControlPlaneOptions, SharedControlPlane};
 pub use error::ClusterError;
+pub use lanyard_apiserver::{
+    ControlPlane, ControlPlaneError, ControlPlaneOptions, SharedControlPlane,
+};
 pub use layout::Layout;
 pub use plan::{Options, Plan};
 pub use ports::Ports;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_api::canary_facts::{CanaryFacts, ProbeFacts};
-use lanyard_azure::{Caller, Transport};
+use lanyard_azure::{Caller, RetryPolicy, Transport};
 use lanyard_clock::SharedClock;
 use lanyard_credential::TokenTransport;
 use lanyard_vocabulary::cloud::Endpoints;
@@ -55,12 +55,19 @@ pub struct CanarySettings {
 pub struct CanaryParts {
     /// The time.
     pub clock: SharedClock,
-    /// The way to Azure. Its retries are best off: the next round is one.
+    /// The way to Azure, best with [`CanaryParts::RETRY`].
     pub transport: Transport,
     /// The way to Entra.
     pub token_transport: TokenTransport,
     /// Who counts.
     pub metrics: CanaryMetrics,
+}
+
+impl CanaryParts {
+    /// How the way to Azure retries: not at all. The next round is the retry, and a host that wants
+    /// to be left alone is not waited for.
+    pub const RETRY: RetryPolicy =
+        RetryPolicy { retries: 0, base: Duration::from_secs(1), cap: Duration::from_secs(1) };
 }
 
 /// Keeps proving the identity of one component.

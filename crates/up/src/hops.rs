@@ -13,6 +13,7 @@ use lanyard_keyvault::{
 use lanyard_node::{FileEntry, FilePath, Published};
 use lanyard_vocabulary::{Component, Hop};
 
+use crate::azure_end::AzureEnd;
 use crate::mounts::Mounted;
 use crate::report::Failure;
 use crate::roadbed::Roadbed;
@@ -26,7 +27,7 @@ pub(crate) struct Arrived {
     pub(crate) credential: Option<Arc<ReloadingCertificateCredential>>,
 }
 
-type HopResult<T> = Result<Found<T>, Failure>;
+pub(crate) type HopResult<T> = Result<Found<T>, Failure>;
 
 /// Walks all hops; what was mounted is kept even where a later hop fails.
 pub(crate) async fn walk_component(
@@ -47,22 +48,22 @@ pub(crate) async fn walk_component(
     let credential =
         walk.hop(Hop::Credential, load_credential(bed, component, &arrived.volumes)).await?;
     arrived.credential = Some(Arc::clone(&credential));
-    let proofs = bed.proofs(component);
+    let proofs = bed.azure.proofs(component);
     let granted = proofs.map(|proofs| &proofs.granted);
     walk.hop(Hop::EntraToken, entra_token(bed, &credential, granted)).await?;
-    walk.hop(Hop::Granted, prove(bed, &credential, granted)).await?;
+    walk.hop(Hop::Granted, prove(&bed.azure, &credential, granted)).await?;
     let refused = proofs.map(|proofs| &proofs.refused);
-    walk.hop(Hop::Refused, prove(bed, &credential, refused)).await
+    walk.hop(Hop::Refused, prove(&bed.azure, &credential, refused)).await
 }
 
 fn hosted_cluster(bed: &Roadbed, component: Component) -> HopResult<()> {
-    let Some(identity) = bed.cluster.identities.get(&component) else {
+    let Some(identity) = bed.azure.cluster.identities.get(&component) else {
         let detail = format!("the HostedCluster names no identity at {}", component.field_path());
         return Err(Failure::new(detail, "name one, or switch the component off"));
     };
     let detail = format!(
         "secret `{}` in vault `{}`, {}",
-        identity.secret_name, bed.cluster.vault.name, identity.encoding
+        identity.secret_name, bed.azure.cluster.vault.name, identity.encoding
     );
     Ok(Found::new((), detail))
 }
@@ -109,7 +110,7 @@ fn volume(bed: &Roadbed, component: Component) -> HopResult<()> {
 }
 
 async fn imds_token(bed: &Roadbed) -> HopResult<()> {
-    let scope = bed.vault_scope();
+    let scope = bed.azure.vault_scope();
     let token = bed
         .reader
         .get_token(&[&scope], None)
@@ -118,7 +119,7 @@ async fn imds_token(bed: &Roadbed) -> HopResult<()> {
     // The same words for all: it is one token, requested once.
     let detail = format!(
         "one token of managed identity {} for all, valid until {}",
-        bed.reader_client_id,
+        bed.azure.reader_client_id,
         crate::time::rfc3339(token.expires_on)
     );
     Ok(Found::new((), detail))
@@ -135,7 +136,7 @@ pub(crate) async fn vault_read(
     bed: &Roadbed,
     parameters: &ProviderParameters,
 ) -> HopResult<Vec<FetchedObject>> {
-    let endpoints = bed.endpoints;
+    let endpoints = bed.azure.endpoints;
     let url = KeyVault::url_of(&parameters.vault_name, endpoints);
     let objects = fetch_objects(parameters, &bed.vault).await.map_err(|error| {
         let hint = error.hint();
@@ -171,7 +172,7 @@ fn file(bed: &Roadbed, component: Component, decoded: &DecodedFiles) -> HopResul
     };
     let mut volumes = Vec::new();
     for consumer in component.consumers() {
-        let mounted = bed.directory.mount(consumer, Arc::clone(&bed.clock));
+        let mounted = bed.directory.mount(consumer, Arc::clone(&bed.azure.clock));
         volumes.push(mounted.map_err(|error| refuse(&error))?);
     }
     for mounted in &mut volumes {
@@ -204,7 +205,7 @@ pub(crate) fn credential_path(
     component: Component,
     volumes: &[Mounted],
 ) -> Option<std::path::PathBuf> {
-    let identity = bed.cluster.identities.get(&component)?;
+    let identity = bed.azure.cluster.identities.get(&component)?;
     Some(volumes.first()?.volume.dir().join(identity.secret_name.as_str()))
 }
 
@@ -217,7 +218,7 @@ async fn load_credential(
         return Err(Failure::new("there is no mounted file", "see the hop `file`"));
     };
     let mut options = ReloadingCertificateOptions::default();
-    options.transport = bed.token_transport.clone();
+    options.transport = bed.azure.token_transport.clone();
     let credential = ReloadingCertificateCredential::open(&path, options)
         .await
         .map_err(|error| Failure::of(&error, error.hint()))?;
@@ -232,10 +233,10 @@ async fn load_credential(
     Ok(Found::new(credential, detail))
 }
 
-fn scope_of(bed: &Roadbed, proof: Option<&ProofCall>) -> String {
+fn scope_of(azure: &AzureEnd, proof: Option<&ProofCall>) -> String {
     match proof.map(|proof| &proof.target) {
-        Some(ProofTarget::Vault { .. }) => bed.vault_scope(),
-        _ => ArmClient::scope(bed.endpoints),
+        Some(ProofTarget::Vault { .. }) => azure.vault_scope(),
+        _ => ArmClient::scope(azure.endpoints),
     }
 }
 
@@ -244,7 +245,7 @@ async fn entra_token(
     credential: &Arc<ReloadingCertificateCredential>,
     proof: Option<&ProofCall>,
 ) -> HopResult<()> {
-    let scope = scope_of(bed, proof);
+    let scope = scope_of(&bed.azure, proof);
     let token = credential
         .get_token(&[&scope], None)
         .await
@@ -254,8 +255,8 @@ async fn entra_token(
 }
 
 /// Makes a proof call, and compares what came back with what must.
-async fn prove(
-    bed: &Roadbed,
+pub(crate) async fn prove(
+    azure: &AzureEnd,
     credential: &Arc<ReloadingCertificateCredential>,
     proof: Option<&ProofCall>,
 ) -> HopResult<()> {
@@ -264,11 +265,11 @@ async fn prove(
         return Err(Failure::new("there is no call that would prove the role", hint));
     };
     let tokens: Arc<dyn TokenCredential> = Arc::<ReloadingCertificateCredential>::clone(credential);
-    let text = proof.url(bed.endpoints);
+    let text = proof.url(azure.endpoints);
     let result = match text.parse() {
         Ok(url) => {
-            let scope = scope_of(bed, Some(proof));
-            Caller::new(scope, tokens, &bed.transport).fetch(&url).await
+            let scope = scope_of(azure, Some(proof));
+            Caller::new(scope, tokens, &azure.transport).fetch(&url).await
         }
         Err(_) => Err(CallError::Target { target: text }),
     };

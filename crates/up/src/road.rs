@@ -52,10 +52,10 @@ impl Road {
 
     /// Takes every component down the road, all at once.
     pub async fn walk(&mut self) {
-        for (component, _) in self.bed.cluster.components() {
+        for (component, _) in self.bed.azure.cluster.components() {
             let bed = Arc::clone(&self.bed);
             self.walkers.spawn(async move {
-                let mut walk = Walk::new(component, Arc::clone(&bed.clock));
+                let mut walk = Walk::new(component, Arc::clone(&bed.azure.clock));
                 let mut arrived = None;
                 // Where the walk stopped is in its report.
                 let _stopped = hops::walk_component(&bed, component, &mut walk, &mut arrived).await;
@@ -73,9 +73,10 @@ impl Road {
             }
         }
         // A walk that ended without a report is no good walk.
-        let lost = |component| Walk::new(component, Arc::clone(&self.bed.clock)).lost();
+        let lost = |component| Walk::new(component, Arc::clone(&self.bed.azure.clock)).lost();
         self.components = self
             .bed
+            .azure
             .cluster
             .components()
             .map(|(component, _)| reports.remove(&component).unwrap_or_else(|| lost(component)))
@@ -114,7 +115,7 @@ impl Road {
     /// Keeps the volumes in step with the vault. It ends only by being dropped.
     pub async fn keep_fresh(&mut self) {
         loop {
-            self.bed.clock.sleep(REFRESH_EVERY).await;
+            self.bed.azure.clock.sleep(REFRESH_EVERY).await;
             for (component, arrived) in &mut self.arrived {
                 if let Err(failure) = rotate::refresh(&self.bed, arrived).await {
                     let (detail, hint) = (&failure.detail, &failure.hint);

@@ -1,28 +1,25 @@
 //! What all components share: the local Azure, the rendered objects, the vault reader, the
 //! transport, the directory.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
-use lanyard_azure::{Transport, TransportError, TransportSettings};
+use lanyard_azure::TransportError;
 use lanyard_clock::SharedClock;
 use lanyard_credential::{
     ManagedIdentityCredential, ManagedIdentityId, ManagedIdentitySettings,
-    ManagedIdentitySettingsError, TokenTransport, TokenTransportOptions,
+    ManagedIdentitySettingsError,
 };
-use lanyard_desired::{
-    Desired, Names, ProofCalls, ValidatedHostedCluster, desired, desired_proofs,
-};
+use lanyard_desired::{Desired, Names, desired};
 use lanyard_emulator::{Emulator, StartError};
 use lanyard_keyvault::{KeyVault, VaultError};
 use lanyard_node::{ClassSource, MemoryClasses};
-use lanyard_vocabulary::cloud::Endpoints;
-use lanyard_vocabulary::{ClientId, Cloud, Component};
+use lanyard_vocabulary::Cloud;
 
+use crate::azure_end::AzureEnd;
+use crate::kubernetes::KubernetesRoadError;
 use crate::mounts::{CloseError, RunDirectory};
 use crate::options::Options;
-use crate::world::{DEFAULT_VAULT_READER, world_plan};
 
 /// The road could not be built, or not be cleared away.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +49,9 @@ pub enum RoadError {
     /// A volume could not be taken away.
     #[error("a volume was left behind")]
     Volume(#[from] lanyard_node::PublishError),
+    /// The road by way of a Kubernetes API.
+    #[error(transparent)]
+    Kubernetes(#[from] KubernetesRoadError),
     /// The directory of the volumes could not be cleared.
     #[error("the directory of the volumes was not cleared")]
     Clear(#[from] CloseError),
@@ -63,6 +63,7 @@ impl RoadError {
         match self {
             Self::Cloud(_) => true,
             Self::Azure(error) => error.is_invalid_plan(),
+            Self::Kubernetes(error) => error.is_invalid_input(),
             _ => false,
         }
     }
@@ -81,6 +82,7 @@ impl RoadError {
             Self::Control(_) | Self::Reader(_) | Self::Vault(_) => {
                 "run again with --log debug and report what it says"
             }
+            Self::Kubernetes(error) => error.hint(),
             Self::Volume(_) | Self::Clear(_) => "unmount it by hand: umount <directory>",
         }
     }
@@ -89,18 +91,12 @@ impl RoadError {
 /// What all components share.
 #[derive(Debug)]
 pub(crate) struct Roadbed {
-    pub(crate) clock: SharedClock,
-    pub(crate) cluster: ValidatedHostedCluster,
+    pub(crate) azure: AzureEnd,
     pub(crate) desired: Desired,
     pub(crate) classes: Box<dyn ClassSource>,
-    pub(crate) endpoints: &'static Endpoints,
-    pub(crate) transport: Transport,
-    pub(crate) token_transport: TokenTransport,
     pub(crate) reader: Arc<ManagedIdentityCredential>,
-    pub(crate) reader_client_id: ClientId,
     pub(crate) vault: KeyVault,
     pub(crate) directory: RunDirectory,
-    proofs: BTreeMap<Component, ProofCalls>,
 }
 
 impl Roadbed {
@@ -109,60 +105,28 @@ impl Roadbed {
         options: Options,
         clock: SharedClock,
     ) -> Result<(Self, Emulator), RoadError> {
-        let Options { cluster, broken, listen, directory, vault_reader } = options;
-        let cloud = cluster.azure.cloud;
-        let endpoints = cloud.endpoints().ok_or(RoadError::Cloud(cloud))?;
-        let reader_client_id = vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into());
-        let plan = world_plan(&cluster, Some(reader_client_id), broken.map(|broken| broken.0));
-        let emulator =
-            Emulator::builder().clock(Arc::clone(&clock)).listen(listen).seed(plan).start().await?;
-
-        let settings = TransportSettings {
-            https_proxy: Some(emulator.proxy_url()),
-            only_roots: Some(emulator.ca_pem().as_bytes().to_vec()),
-            ..TransportSettings::default()
-        };
-        let transport = Transport::new(&settings, Arc::clone(&clock))?;
-        let mut token_options = TokenTransportOptions::default();
-        token_options.clock = Arc::clone(&clock);
-        token_options.client.transport = Some(transport.unpaced());
+        let directory = options.directory.clone();
+        let (azure, emulator) = AzureEnd::start(options, clock).await?;
         let mut identity = ManagedIdentitySettings::default();
-        identity.identity = Some(ManagedIdentityId::ClientId(reader_client_id.to_string()));
+        identity.identity = Some(ManagedIdentityId::ClientId(azure.reader_client_id.to_string()));
         identity.imds_host = Some(emulator.proxy_url());
-        let reader = ManagedIdentityCredential::new(identity, token_options.clone())?;
+        let reader = ManagedIdentityCredential::new(identity, azure.token_options(None))?;
         let tokens: Arc<dyn TokenCredential> = Arc::<ManagedIdentityCredential>::clone(&reader);
         let vault = KeyVault::new(
-            &KeyVault::url_of(&cluster.vault.name, endpoints),
+            &KeyVault::url_of(&azure.cluster.vault.name, azure.endpoints),
             tokens,
-            transport.client_options(),
+            azure.transport.client_options(),
         )?;
-
-        let names = Names { vault_reader: Some(reader_client_id), ..Names::default() };
-        let desired = desired(&cluster, &names);
+        let names = Names { vault_reader: Some(azure.reader_client_id), ..Names::default() };
+        let desired = desired(&azure.cluster, &names);
         let bed = Self {
-            clock,
             classes: Box::new(MemoryClasses::new(desired.secret_provider_classes.clone())),
-            proofs: desired_proofs(&cluster),
             directory: RunDirectory::open(directory.as_deref()).map_err(RoadError::Directory)?,
-            token_transport: TokenTransport::new(token_options),
-            cluster,
             desired,
-            endpoints,
-            transport,
+            azure,
             reader,
-            reader_client_id,
             vault,
         };
         Ok((bed, emulator))
-    }
-
-    /// The calls that prove a component's role.
-    pub(crate) fn proofs(&self, component: Component) -> Option<&ProofCalls> {
-        self.proofs.get(&component)
-    }
-
-    /// The scope of tokens for vaults.
-    pub(crate) fn vault_scope(&self) -> String {
-        format!("{}/.default", self.endpoints.vault_audience())
     }
 }

@@ -61,7 +61,7 @@ async fn rotate_one(
     loop {
         match credential.health().key {
             KeyHealth::Accepted { generation } if generation > before => {
-                return Ok(bed.clock.monotonic().saturating_sub(swapped));
+                return Ok(bed.azure.clock.monotonic().saturating_sub(swapped));
             }
             KeyHealth::Refused { generation, error } if generation > before => {
                 let hint = error.hint.unwrap_or_else(|| "see Entra's answer".to_owned());
@@ -72,11 +72,11 @@ async fn rotate_one(
             }
             _ => {}
         }
-        if bed.clock.monotonic().saturating_sub(swapped) > PATIENCE {
+        if bed.azure.clock.monotonic().saturating_sub(swapped) > PATIENCE {
             let detail = format!("no token with the new key after {}s", PATIENCE.as_secs());
             return Err(Failure::new(detail, "see --log lanyard_credential=debug"));
         }
-        bed.clock.sleep(LOOK_EVERY).await;
+        bed.azure.clock.sleep(LOOK_EVERY).await;
     }
 }
 
@@ -84,7 +84,7 @@ async fn rotate_one(
 pub(crate) async fn refresh(bed: &Roadbed, arrived: &mut Arrived) -> Result<Duration, Failure> {
     let objects = hops::vault_read(bed, &arrived.parameters).await?.value;
     let decoded = hops::decode(&objects)?.value;
-    let began = bed.clock.monotonic();
+    let began = bed.azure.clock.monotonic();
     for mounted in &mut arrived.volumes {
         hops::publish(mounted, &decoded)?;
         mounted

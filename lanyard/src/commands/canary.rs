@@ -4,12 +4,18 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "emulator")]
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "emulator")]
+use clap::Parser as _;
 use clap::ValueEnum;
-use lanyard_azure::{RetryPolicy, TransportSettings};
+use lanyard_azure::TransportSettings;
+#[cfg(feature = "emulator")]
+use lanyard_canary::CanarySettings;
 use lanyard_canary::{Canary, CanaryMetrics, CanaryParts, PodAnnotation, Telling};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
@@ -18,6 +24,8 @@ use lanyard_telemetry::{
     BuildInfo, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, Remarks,
     health_routes, metrics_routes,
 };
+#[cfg(feature = "emulator")]
+use lanyard_up::{Launch, LaunchError};
 use lanyard_vocabulary::{ArmResourceId, Cloud, Component, causes};
 
 use super::go_values::GoDuration;
@@ -133,7 +141,7 @@ struct PodArgs {
 
 /// Proves until a supervisor asks for the end.
 pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
-    let settings = settings::resolve(&args)?;
+    let settings = settings::resolve(&args, Environment::variable)?;
     let mut signals = Signals::listen()?;
     let clock = SystemClock::shared();
     let metrics = CanaryMetrics::new(args.component, SharedClock::clone(&clock));
@@ -159,12 +167,29 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
     }
 }
 
+/// What the arguments of a canary's container come to, with the variables of the container.
+#[cfg(feature = "emulator")]
+pub(crate) fn read_launch(launch: &Launch) -> Result<CanarySettings, LaunchError> {
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+    // The first argument is the name of the command, as it would be that of a program.
+    let line = Line::try_parse_from(&launch.arguments);
+    let line = line.map_err(|error| LaunchError { message: error.to_string() })?;
+    let variable = |name: &str| launch.variables.get(name).map(OsString::from);
+    settings::resolve(&line.args, variable)
+        .map_err(|error| LaunchError { message: error.to_string() })
+}
+
 fn parts(
     environment: &Environment,
     metrics: &CanaryMetrics,
     clock: &SharedClock,
 ) -> Result<CanaryParts, CommandError> {
-    let settings = TransportSettings { retry: NEXT_ROUND, ..azure_way::settings(environment)? };
+    let settings =
+        TransportSettings { retry: CanaryParts::RETRY, ..azure_way::settings(environment)? };
     let transport = azure_way::transport(&settings, clock)?;
     let mut options = TokenTransportOptions::default();
     options.clock = SharedClock::clone(clock);
@@ -176,10 +201,6 @@ fn parts(
         metrics: metrics.clone(),
     })
 }
-
-/// A canary's next round is its retry, and a host that wants to be left alone is not waited for.
-const NEXT_ROUND: RetryPolicy =
-    RetryPolicy { retries: 0, base: Duration::from_secs(1), cap: Duration::from_secs(1) };
 
 /// The annotation of this pod, where it is known which pod this is and the API can be reached.
 async fn annotation(

@@ -1,16 +1,20 @@
 //! `lanyard up`: the whole road on this machine.
 
 mod table;
+mod way;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use lanyard_clock::SystemClock;
-use lanyard_up::{Break, Options, Road, RoadError};
+use lanyard_up::{
+    Break, KubernetesOptions, KubernetesRoad, Options, Road, RoadError, ServerChoice,
+};
 use lanyard_vocabulary::ClientId;
 
+use self::way::Way;
 use super::azure::{Exports, TrustFiles};
-use super::hosted_cluster;
+use super::{canary, hosted_cluster};
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output::{self, Format};
 use crate::settings::Environment;
@@ -22,6 +26,10 @@ use crate::signals::Signals;
 /// says what happened at each hop: rendered objects, vault reads with one shared identity, mounted
 /// files, certificates, Entra tokens, one call that the component's role grants and one that it
 /// must be refused.
+///
+/// With --kubernetes or --kubeconfig the objects are those of a real Kubernetes API: the operator
+/// makes them, the node plugin mounts them, canaries prove the identities, and the report is what
+/// they tell there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The HostedCluster to take [default: the built-in example]
@@ -46,14 +54,45 @@ pub(crate) struct Args {
     /// The managed identity that reads the vault [default: one of the local Azure]
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
     vault_reader: Option<ClientId>,
+    #[command(flatten)]
+    kubernetes: KubernetesArgs,
     /// The form of the report
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: Format,
 }
 
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "By way of a Kubernetes API")]
+struct KubernetesArgs {
+    /// Take a real etcd and kube-apiserver onto the road, started for it; they are looked for in
+    /// KUBEBUILDER_ASSETS, in PATH and in the tool cache. Needs root, because volumes are mounted
+    #[arg(long)]
+    kubernetes: bool,
+    /// Take the API server of this file's current context onto the road instead. What is made there
+    /// is removed at the end; what is there already is never changed
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The server of --kubeconfig may be on another machine
+    #[arg(long, requires = "kubeconfig")]
+    yes: bool,
+}
+
+impl KubernetesArgs {
+    /// The server that is asked for, if one is.
+    fn server(&self, environment: &Environment) -> Option<ServerChoice> {
+        match &self.kubeconfig {
+            Some(kubeconfig) => Some(ServerChoice::Given {
+                kubeconfig: kubeconfig.clone(),
+                may_be_remote: self.yes,
+            }),
+            None => self.kubernetes.then(|| ServerChoice::Own(environment.programs.clone())),
+        }
+    }
+}
+
 /// Walks the road, and stays up unless told otherwise.
 pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
-    let cluster = hosted_cluster::load(args.file.as_deref())?;
+    let (wire, cluster) = hosted_cluster::load_with_wire(args.file.as_deref())?;
     let options = Options {
         cluster,
         broken: args.broken,
@@ -62,37 +101,52 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
         vault_reader: args.vault_reader,
     };
     let mut signals = Signals::listen()?;
-    let mut road = Road::open(options, SystemClock::shared()).await.map_err(explain)?;
-    // Whatever ends the walk, volumes are taken away: a mount outlives the process.
-    let arrived = tokio::select! {
-        () = travel(&mut road, args.rotate) => true,
-        _ = signals.end() => false,
+    let clock = SystemClock::shared();
+    let opened = match args.kubernetes.server(&environment) {
+        None => Road::open(options, clock).await.map(|road| Way::Memory(Box::new(road))),
+        Some(server) => {
+            let kubernetes = KubernetesOptions {
+                server,
+                hosted_cluster: wire,
+                read_canary: canary::read_launch,
+            };
+            let opened = KubernetesRoad::open(options, kubernetes, clock).await;
+            opened.map(|road| Way::Kubernetes(Box::new(road)))
+        }
     };
-    let result = if arrived {
-        tell(&args, &environment, &mut road, &mut signals).await
-    } else {
-        Ok(Exit::Failed)
+    let mut way = opened.map_err(explain)?;
+    // Whatever ends the walk, what it made is taken away: a mount outlives the process.
+    let travelled = tokio::select! {
+        travelled = travel(&mut way, args.rotate) => Some(travelled),
+        _ = signals.end() => None,
     };
-    road.close().await.map_err(|error| {
+    let result = match travelled {
+        Some(Ok(())) => tell(&args, &environment, &mut way, &mut signals).await,
+        Some(Err(error)) => Err(explain(error)),
+        None => Ok(Exit::Failed),
+    };
+    let closed = way.close().await.map_err(|error| {
         CommandError::unavailable("something was left behind").because(&error).hint(error.hint())
-    })?;
-    result
+    });
+    // What went wrong first is what the person has to know first.
+    result.and_then(|exit| closed.map(|()| exit))
 }
 
-async fn travel(road: &mut Road, rotate: bool) {
-    road.walk().await;
+async fn travel(way: &mut Way, rotate: bool) -> Result<(), RoadError> {
+    way.walk().await?;
     if rotate {
-        road.rotate().await;
+        way.rotate().await;
     }
+    Ok(())
 }
 
 async fn tell(
     args: &Args,
     environment: &Environment,
-    road: &mut Road,
+    way: &mut Way,
     signals: &mut Signals,
 ) -> CommandResult {
-    let report = road.report();
+    let report = way.report();
     output::print(&match args.output {
         Format::Table => table::render(&report, output::to_terminal() && !environment.no_color),
         format => output::document(&report, format),
@@ -105,32 +159,40 @@ async fn tell(
             }
         }
     }
-    if let Some(readers) = road.readers() {
+    if let Some(readers) = way.readers() {
         output::note(&table::readers(readers));
     }
     if !args.once {
-        stay_up(road, environment, signals).await?;
+        stay_up(way, environment, signals).await?;
     }
     Ok(if report.ok { Exit::Good } else { Exit::Failed })
 }
 
 async fn stay_up(
-    road: &mut Road,
+    way: &mut Way,
     environment: &Environment,
     signals: &mut Signals,
 ) -> Result<(), CommandError> {
     let scratch = tempfile::Builder::new().prefix("lanyard-azure-").tempdir().map_err(|error| {
         CommandError::unavailable("cannot make a directory for the certificates").because(&error)
     })?;
-    let files = TrustFiles::write(scratch.path(), road.ca_pem(), environment)?;
+    let files = TrustFiles::write(scratch.path(), way.ca_pem(), environment)?;
     output::note(&format!(
         "\nThe local Azure and the volumes in {} stay up until Ctrl-C. In another shell:\n\n{}",
-        road.directory().display(),
-        Exports::new(road.address(), &files).shell(),
+        way.directory().display(),
+        Exports::new(way.address(), &files).shell(),
     ));
+    if let Some(kubeconfig) = way.kubeconfig() {
+        output::note(&format!(
+            "The Kubernetes API stays up as well; see what stands there:\n\n\
+             export KUBECONFIG='{}'\n\
+             kubectl lanyard identities -A\n",
+            kubeconfig.display(),
+        ));
+    }
     tokio::select! {
         _ = signals.end() => {}
-        () = road.keep_fresh() => {}
+        () = way.keep_fresh() => {}
     }
     Ok(())
 }

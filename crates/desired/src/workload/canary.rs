@@ -36,7 +36,7 @@ impl Site<'_> {
         }
         let mut labels = json!(template.labels);
         labels["app"] = json!(name);
-        json!({
+        let mut deployment = json!({
             "metadata": {"labels": {"app": name}},
             "spec": {
                 "replicas": template.replicas,
@@ -48,7 +48,11 @@ impl Site<'_> {
                     "spec": pod,
                 },
             },
-        })
+        });
+        if template.paused {
+            deployment["spec"]["paused"] = json!(true);
+        }
+        deployment
     }
 
     fn canary_container(self, own: &Wiring, wirings: &[&Wiring]) -> Value {

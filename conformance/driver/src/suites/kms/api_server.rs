@@ -148,7 +148,7 @@ impl ApiServer {
         body: Option<&Value>,
     ) -> Result<(u16, Value), Failed> {
         let request = self.client.request(method, format!("{}{path}", self.plane.url()));
-        let mut request = request.bearer_auth(ControlPlane::ADMINISTRATOR);
+        let mut request = request.bearer_auth(self.plane.administrator_token());
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }

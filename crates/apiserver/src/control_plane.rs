@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -12,41 +13,11 @@ use parking_lot::Mutex;
 use rcgen::KeyPair;
 use serde_json::json;
 use tempfile::TempDir;
-use thiserror::Error;
+use uuid::Uuid;
 
-use crate::error::ClusterError;
-use crate::ports;
-
-/// The API could not be had.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ControlPlaneError {
-    /// The file system or a program.
-    #[error("could not {action} {}", path.display())]
-    File {
-        /// What was tried.
-        action: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// What came back.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Every port is in use.
-    #[error(transparent)]
-    Ports(#[from] ClusterError),
-    /// There is no key for the tokens of service accounts.
-    #[error("could not make the key of the ServiceAccount tokens")]
-    Key(#[from] rcgen::Error),
-    /// The API server does not become ready.
-    #[error("the API server was not ready after {} s; it said:\n{log}", patience.as_secs())]
-    NotReady {
-        /// How long was waited.
-        patience: Duration,
-        /// The end of its log.
-        log: String,
-    },
-}
+use crate::certificates;
+use crate::error::ControlPlaneError;
+use crate::ports::choose_ports;
 
 /// An API server with its store on loopback. Both end, and their directory goes, with it.
 #[derive(Debug)]
@@ -57,6 +28,7 @@ pub struct ControlPlane {
     store: Mutex<Child>,
     server: Mutex<Option<Child>>,
     store_url: String,
+    token: String,
 }
 
 /// What to start.
@@ -70,12 +42,23 @@ pub struct ControlPlaneOptions {
     pub users: Vec<String>,
     /// Further flags of the API server, without the dashes.
     pub flags: Vec<(String, String)>,
+    /// Whether both programs are in a group of processes of their own. A terminal sends Ctrl-C to
+    /// the whole group: who has something to do after it needs them until then, and has to end
+    /// them by dropping the control plane.
+    pub in_own_group: bool,
 }
 
 impl ControlPlaneOptions {
     /// The two programs, no further user and no further flag.
     pub const fn new(etcd: PathBuf, kube_apiserver: PathBuf) -> Self {
-        Self { etcd, kube_apiserver, users: Vec::new(), flags: Vec::new() }
+        Self { etcd, kube_apiserver, users: Vec::new(), flags: Vec::new(), in_own_group: false }
+    }
+
+    /// With both programs in a group of processes of their own.
+    #[must_use]
+    pub const fn in_own_group(mut self) -> Self {
+        self.in_own_group = true;
+        self
     }
 
     /// With a user who may do what roles say.
@@ -90,6 +73,16 @@ impl ControlPlaneOptions {
     pub fn flag(mut self, name: &str, value: &str) -> Self {
         self.flags.push((name.to_owned(), value.to_owned()));
         self
+    }
+}
+
+impl ControlPlaneOptions {
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if self.in_own_group {
+            command.process_group(0);
+        }
+        command
     }
 }
 
@@ -110,19 +103,21 @@ impl ControlPlane {
             })?;
         let place = directory.path();
         // Processes look in different places first.
-        let [client, peer, port] = ports::choose(u64::from(std::process::id()) * 101)?;
+        let [client, peer, port] = choose_ports(u64::from(std::process::id()) * 101)?;
         let store_url = local("http", client);
-        sign_in(place, &options.users, port)?;
+        let token = sign_in(place, &options.users, port)?;
+        certificates::write(place)?;
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
         write(&place.join("service-account.key"), &key.serialize_pem())?;
         write(&place.join("service-account.pub"), &key.public_key_pem())?;
-        let store = start_store(&options.etcd, place, &store_url, &local("http", peer))?;
+        let store = start_store(&options, place, &store_url, &local("http", peer))?;
         let plane = Self {
             store: Mutex::new(store),
             server: Mutex::new(None),
             options,
             port,
             store_url,
+            token,
             directory,
         };
         plane.start_server().await?;
@@ -142,6 +137,12 @@ impl ControlPlane {
     /// Where the store answers its clients, without encryption: gRPC, and JSON below `/v3/`.
     pub fn store_url(&self) -> &str {
         &self.store_url
+    }
+
+    /// The token of the administrator. Everybody on the machine reaches the port, so it is another
+    /// one each time.
+    pub fn administrator_token(&self) -> &str {
+        &self.token
     }
 
     /// A directory that goes with the control plane.
@@ -167,7 +168,8 @@ impl ControlPlane {
             ("etcd-servers", self.store_url.clone()),
             ("bind-address", Ipv4Addr::LOCALHOST.to_string()),
             ("secure-port", self.port.to_string()),
-            ("cert-dir", file("certificates")),
+            ("tls-cert-file", file(certificates::CERTIFICATE)),
+            ("tls-private-key-file", file(certificates::KEY)),
             ("service-account-issuer", "https://issuer.example".to_owned()),
             ("service-account-signing-key-file", file("service-account.key")),
             ("service-account-key-file", file("service-account.pub")),
@@ -178,7 +180,7 @@ impl ControlPlane {
             ("disable-admission-plugins", "ServiceAccount".to_owned()),
         ];
         let program = &self.options.kube_apiserver;
-        let mut server = Command::new(program);
+        let mut server = self.options.command(program);
         server.args(flags.map(|(name, value)| format!("--{name}={value}")));
         server.args(self.options.flags.iter().map(|(name, value)| format!("--{name}={value}")));
         let log = place.join("kube-apiserver.log");
@@ -189,22 +191,34 @@ impl ControlPlane {
     async fn wait_until_ready(&self, log: &Path) -> Result<(), ControlPlaneError> {
         let clock = SystemClock::shared();
         let url = format!("{}/readyz", local("https", self.port));
-        let builder = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true);
+        let authority = self.directory.path().join(certificates::AUTHORITY);
+        let authority = std::fs::read(&authority).map_err(file_error("read", &authority))?;
+        let authority = reqwest::Certificate::from_pem(&authority).ok();
+        let builder = reqwest::Client::builder().no_proxy().tls_certs_only(authority);
         let client = builder.build().ok();
         for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
-            let request = client.as_ref().map(|it| it.get(&url).bearer_auth(Self::ADMINISTRATOR));
+            let request = client.as_ref().map(|it| it.get(&url).bearer_auth(&self.token));
             if let Some(request) = request
                 && let Ok(answer) = request.send().await
                 && answer.text().await.is_ok_and(|text| text == "ok")
             {
                 return Ok(());
             }
+            self.look_for_ended()?;
             clock.sleep(PAUSE).await;
         }
-        let log = std::fs::read_to_string(log).unwrap_or_default();
-        let last: Vec<_> = log.lines().rev().take(20).collect();
-        let log = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-        Err(ControlPlaneError::NotReady { patience: PATIENCE, log })
+        Err(ControlPlaneError::NotReady { patience: PATIENCE, log: last_words(log) })
+    }
+
+    /// What ended by itself will not become ready.
+    fn look_for_ended(&self) -> Result<(), ControlPlaneError> {
+        let has_ended = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
+        let store = has_ended(&mut self.store.lock()).then_some("etcd");
+        let server =
+            || self.server.lock().as_mut().is_some_and(has_ended).then_some("kube-apiserver");
+        let Some(program) = store.or_else(server) else { return Ok(()) };
+        let log = self.directory.path().join(program).with_extension("log");
+        Err(ControlPlaneError::Ended { program, log: last_words(&log) })
     }
 }
 
@@ -218,27 +232,39 @@ impl Drop for ControlPlane {
 /// What is shared by the trials of a suite.
 pub type SharedControlPlane = Arc<ControlPlane>;
 
-/// Everybody's token and kubeconfig.
-fn sign_in(place: &Path, users: &[String], port: u16) -> Result<(), ControlPlaneError> {
+/// The end of a log.
+fn last_words(log: &Path) -> String {
+    let log = std::fs::read_to_string(log).unwrap_or_default();
+    let last: Vec<_> = log.lines().rev().take(20).collect();
+    last.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+/// Everybody's token and kubeconfig; returns the token of the administrator.
+fn sign_in(place: &Path, users: &[String], port: u16) -> Result<String, ControlPlaneError> {
     let administrator = ControlPlane::ADMINISTRATOR;
-    let mut tokens = format!("{administrator},{administrator},1,system:masters\n");
+    let of_administrator = Uuid::new_v4().to_string();
+    let mut tokens = format!("{of_administrator},{administrator},1,system:masters\n");
+    write(
+        &place.join(kubeconfig_name(administrator)),
+        &kubeconfig(&of_administrator, place, port),
+    )?;
     for (uid, user) in (2_u32..).zip(users) {
-        tokens.extend([format!("{user},{user},{uid},\n")]);
+        let token = Uuid::new_v4();
+        tokens.extend([format!("{token},{user},{uid},\n")]);
+        write(&place.join(kubeconfig_name(user)), &kubeconfig(&token.to_string(), place, port))?;
     }
     write(&place.join("tokens.csv"), &tokens)?;
-    for user in users.iter().map(String::as_str).chain([administrator]) {
-        write(&place.join(kubeconfig_name(user)), &kubeconfig(user, port))?;
-    }
-    Ok(())
+    Ok(of_administrator)
 }
 
 fn start_store(
-    etcd: &Path,
+    options: &ControlPlaneOptions,
     place: &Path,
     client: &str,
     peer: &str,
 ) -> Result<Child, ControlPlaneError> {
-    let mut store = Command::new(etcd);
+    let etcd = &options.etcd;
+    let mut store = options.command(etcd);
     store.arg("--unsafe-no-fsync").arg("--data-dir").arg(place.join("etcd"));
     store.args(["--listen-client-urls", client, "--advertise-client-urls", client]);
     store.args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]);
@@ -254,7 +280,8 @@ fn kubeconfig_name(user: &str) -> String {
     format!("{user}.kubeconfig")
 }
 
-fn kubeconfig(user: &str, port: u16) -> String {
+fn kubeconfig(token: &str, place: &Path, port: u16) -> String {
+    let authority = place.join(certificates::AUTHORITY);
     json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -262,14 +289,14 @@ fn kubeconfig(user: &str, port: u16) -> String {
         "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
         "clusters": [{
             "name": "here",
-            "cluster": {"server": local("https", port), "insecure-skip-tls-verify": true},
+            "cluster": {"server": local("https", port), "certificate-authority": authority},
         }],
-        "users": [{"name": "me", "user": {"token": user}}],
+        "users": [{"name": "me", "user": {"token": token}}],
     })
     .to_string()
 }
 
-fn write(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
     std::fs::write(path, text).map_err(file_error("write", path))
 }
 

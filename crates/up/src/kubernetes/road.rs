@@ -1,0 +1,543 @@
+//! The road by way of a Kubernetes API: built, walked, rotated on, cleared away.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_canary::CanaryParts;
+use lanyard_clock::SharedClock;
+use lanyard_credential::{
+    ReloadingCertificateCredential, ReloadingCertificateOptions, TokenTransport,
+};
+use lanyard_desired::forecast::Policy;
+use lanyard_desired::objects::VolumeRefresh;
+use lanyard_desired::templates::WorkloadTemplates;
+use lanyard_emulator::Emulator;
+use lanyard_kubelet::{DriverObject, Kubelet, OpaqueTokens, Settings, VolumeKey};
+use lanyard_kubernetes::{KubernetesApi, UserAgent};
+use lanyard_node::Mount;
+use lanyard_operator::{Operator, OperatorSettings, Role};
+use lanyard_telemetry::Readiness;
+use lanyard_vocabulary::{Component, Hop};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::KubernetesOptions;
+use super::api_server::{ApiServer, UP};
+use super::board::{Board, Rooms};
+use super::error::KubernetesRoadError;
+use super::node_plugin::{self, DRIVER, NodeSite, ended};
+use super::pods::{Pods, PodsParts};
+use super::rotation;
+use super::sightings::Sightings;
+use super::site::Site;
+use super::told::{Account, Told};
+use crate::azure_end::AzureEnd;
+use crate::control::Control;
+use crate::hops;
+use crate::mounts::CloseError;
+use crate::options::Options;
+use crate::readers::{ReaderLoop, Readers};
+use crate::report::{
+    ComponentReport, Failure, HopReport, Report, RoadName, RotationReport, ServerFacts,
+};
+use crate::roadbed::RoadError;
+
+/// The road by way of a Kubernetes API, with the local Azure at its end.
+#[derive(Debug)]
+pub struct KubernetesRoad {
+    azure: Arc<AzureEnd>,
+    emulator: Emulator,
+    server: ApiServer,
+    site: Site,
+    options: KubernetesOptions,
+    directory: TempDir,
+    kubelet: Kubelet,
+    board: Option<Board>,
+    /// Ends the operator and the pods.
+    end: watch::Sender<bool>,
+    /// Ends the kubelet and the node plugin, last of all.
+    end_of_node: watch::Sender<bool>,
+    parts: JoinSet<()>,
+    node_parts: JoinSet<()>,
+    /// What only looks and beats, and can be dropped at any moment.
+    watches: JoinSet<()>,
+    components: Vec<ComponentReport>,
+    rotation: Vec<RotationReport>,
+    readers: Option<Readers>,
+}
+
+impl KubernetesRoad {
+    /// Starts the local Azure and the API server, or finds it. Nothing is made there yet.
+    pub async fn open(
+        options: Options,
+        kubernetes: KubernetesOptions,
+        clock: SharedClock,
+    ) -> Result<Self, RoadError> {
+        let cluster = &options.cluster;
+        let place = ApiServer::check(&kubernetes.server, || Site::wanted(cluster)).await?;
+        let directory = make_directory(options.directory.as_deref())?;
+        let (azure, emulator) = AzureEnd::start(options, Arc::clone(&clock)).await?;
+        let server = ApiServer::open(place, &clock).await?;
+        let api = server.connect(UP, &clock).await?;
+        let site = Site::new(api, &azure.cluster, &kubernetes.hosted_cluster)?;
+        let settings = Settings { node_name: site.node(), ..Settings::default() };
+        let tokens = Arc::new(OpaqueTokens);
+        let kubelet = Kubelet::with(directory.path(), Arc::clone(&clock), settings, tokens);
+        kubelet.apply(DriverObject::new(DRIVER));
+        Ok(Self {
+            azure: Arc::new(azure),
+            emulator,
+            server,
+            site,
+            options: kubernetes,
+            directory,
+            kubelet,
+            board: None,
+            end: watch::Sender::new(false),
+            end_of_node: watch::Sender::new(false),
+            parts: JoinSet::new(),
+            node_parts: JoinSet::new(),
+            watches: JoinSet::new(),
+            components: Vec::new(),
+            rotation: Vec::new(),
+            readers: None,
+        })
+    }
+
+    /// Makes the HostedCluster and follows what becomes of it, until every component has settled.
+    ///
+    /// # Errors
+    ///
+    /// Where the server does not take what is made there, or a part cannot be built. What is
+    /// wrong with a component is in the report.
+    pub async fn walk(&mut self) -> Result<(), RoadError> {
+        self.begin().await?;
+        let Some(board) = self.board.clone() else { return Ok(()) };
+        let components: Vec<_> = self.components().collect();
+        let mut sightings = Sightings::begin(self.azure.clock.monotonic());
+        self.site.make_cluster(self.server.url()).await?;
+        self.watch(&board, &components, &mut sightings).await;
+        let mut reports = Vec::new();
+        for component in components {
+            reports.push(self.conclude(&board, component, &sightings).await);
+        }
+        self.components = reports;
+        Ok(())
+    }
+
+    /// Issues a new certificate for every component, while reader threads watch the mounted files
+    /// for torn and missing ones.
+    pub async fn rotate(&mut self) {
+        let Some(board) = self.board.clone() else { return };
+        let components: Vec<_> = self.components().collect();
+        let watched = Watched { road: self, board: &board };
+        let readers = ReaderLoop::start(&watched.files(&components));
+        let rotation = match Control::new(self.emulator.address()) {
+            Ok(control) => rotation::rotate_all(&watched, &control, &components).await,
+            Err(error) => {
+                let failure = Failure::of(&error, "run again with --log debug");
+                let failed = |component| RotationReport::failed(component, failure.clone());
+                components.iter().copied().map(failed).collect()
+            }
+        };
+        self.rotation = rotation;
+        self.readers = Some(readers.finish());
+    }
+
+    /// What happened so far.
+    pub fn report(&self) -> Report {
+        let mut report = Report::new(self.components.clone(), self.rotation.clone());
+        report.ok &= self.readers.is_none_or(Readers::saw_whole_files_only);
+        report.road = RoadName::Kubernetes;
+        report.server = Some(ServerFacts {
+            url: self.server.url().to_owned(),
+            version: self.server.version().to_owned(),
+            own: self.server.is_own(),
+            node: self.site.node(),
+            hosted_cluster: format!("{}/{}", self.azure.cluster.namespace, self.azure.cluster.name),
+        });
+        report
+    }
+
+    /// What the reader threads saw, if there was a rotation.
+    pub const fn readers(&self) -> Option<Readers> {
+        self.readers
+    }
+
+    /// Where the volumes are mounted: the directory of the stand-in kubelet.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The file with which people reach the API server.
+    pub fn kubeconfig(&self) -> &Path {
+        self.server.kubeconfig()
+    }
+
+    /// Where the local Azure listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.emulator.address()
+    }
+
+    /// The certificate that clients of the local Azure have to trust, in PEM.
+    pub fn ca_pem(&self) -> &str {
+        self.emulator.ca_pem()
+    }
+
+    /// Takes everything away: on a server of others what was made there, the volumes, the servers.
+    ///
+    /// # Errors
+    ///
+    /// What was left behind.
+    pub async fn close(mut self) -> Result<(), RoadError> {
+        let clock = Arc::clone(&self.azure.clock);
+        let left = if self.server.is_own() { Ok(()) } else { self.leave_server().await };
+        self.end.send_replace(true);
+        within(&clock, PARTS_END, join(&mut self.parts)).await;
+        self.parts.shutdown().await;
+        within(&clock, VOLUMES_END, self.unmounted()).await;
+        self.end_of_node.send_replace(true);
+        within(&clock, PARTS_END, join(&mut self.node_parts)).await;
+        self.node_parts.shutdown().await;
+        self.watches.shutdown().await;
+        self.emulator.shutdown().await;
+        unmount_rest(self.directory.path())?;
+        self.directory.close().map_err(CloseError::Directory)?;
+        Ok(left?)
+    }
+
+    fn components(&self) -> impl Iterator<Item = Component> + use<> {
+        let components: Vec<_> =
+            self.azure.cluster.components().map(|(component, _)| component).collect();
+        components.into_iter()
+    }
+
+    /// Makes the ground and starts every part.
+    async fn begin(&mut self) -> Result<(), RoadError> {
+        self.site.make_ground().await?;
+        self.site.make_node().await?;
+        let clock = Arc::clone(&self.azure.clock);
+        let api = self.server.connect(UP, &clock).await?;
+        let namespace = self.azure.cluster.control_plane_namespace();
+        let rooms = Rooms { cluster: &self.azure.cluster.namespace, control_plane: &namespace };
+        let board = Board::watch(&api, rooms, &mut self.watches);
+        self.begin_node(&clock).await?;
+        let transport = self.azure.transport_with(CanaryParts::RETRY)?;
+        let options = self.azure.token_options(Some(transport.unpaced()));
+        let pods = Pods::new(PodsParts {
+            api,
+            canary_api: self.server.connect(CANARY, &clock).await?,
+            board: board.clone(),
+            kubelet: self.kubelet.clone(),
+            directory: self.directory.path().to_owned(),
+            node: self.site.node(),
+            namespace,
+            transport,
+            token_transport: TokenTransport::new(options),
+            read_canary: self.options.read_canary,
+        });
+        self.parts.spawn(pods.run(self.end.subscribe()));
+        let api = self.server.connect(OPERATOR, &clock).await?;
+        self.begin_operator(api);
+        self.board = Some(board);
+        Ok(())
+    }
+
+    async fn begin_node(&mut self, clock: &SharedClock) -> Result<(), RoadError> {
+        let node = self.site.node();
+        let site = NodeSite {
+            kubelet: self.directory.path(),
+            node: &node,
+            imds: self.emulator.proxy_url(),
+        };
+        let api = self.server.connect(NODE, clock).await?;
+        let end = self.end_of_node.subscribe();
+        node_plugin::start(&site, &self.azure, api, &end, &mut self.node_parts)?;
+        let (kubelet, end) = (self.kubelet.clone(), self.end_of_node.subscribe());
+        self.node_parts.spawn(async move { kubelet.run(ended(end)).await });
+        let (site, clock) = (self.site.clone(), Arc::clone(clock));
+        self.watches.spawn(async move {
+            loop {
+                if let Err(error) = site.beat().await {
+                    tracing::debug!(%error, "the node could not say that it lives");
+                }
+                clock.sleep(BEAT_EVERY).await;
+            }
+        });
+        Ok(())
+    }
+
+    fn begin_operator(&mut self, api: KubernetesApi) {
+        let mut templates = WorkloadTemplates::default();
+        CANARY_INTERVAL.clone_into(&mut templates.canary.interval);
+        // No other controller is to make pods of them, and ours go wherever they are sent.
+        templates.canary.paused = true;
+        let tolerations = json!([{"operator": "Exists"}]);
+        templates.canary.placement.insert("tolerations".to_owned(), tolerations);
+        let settings = OperatorSettings {
+            role: Role::All,
+            workers: WORKERS,
+            leases: None,
+            vault_reader: Some(self.azure.reader_client_id),
+            managed_service: None,
+            templates: Arc::new(templates),
+            refresh: VolumeRefresh::Polled,
+            proves: Hop::Granted,
+            policy: Policy::default(),
+            instance: self.site.node(),
+        };
+        let operator = Operator::new(api, settings, &Readiness::default());
+        self.parts.spawn(operator.run(ended(self.end.subscribe())));
+    }
+
+    /// Looks at the board until every component has settled, or for as long as anybody waits.
+    async fn watch(&self, board: &Board, components: &[Component], sightings: &mut Sightings) {
+        let clock = &self.azure.clock;
+        let began = clock.monotonic();
+        let mut changes = board.changes();
+        loop {
+            let told = Watched { road: self, board };
+            for component in components {
+                sightings.see(*component, told.account(*component), clock.monotonic());
+            }
+            if components.iter().all(|component| sightings.is_settled(*component)) {
+                return;
+            }
+            let spent = clock.monotonic().saturating_sub(began);
+            let Some(rest) = PATIENCE.checked_sub(spent).filter(|rest| !rest.is_zero()) else {
+                return;
+            };
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = clock.sleep(rest) => {}
+            }
+        }
+    }
+
+    /// The report of one component, with the one call that nobody else makes.
+    async fn conclude(
+        &self,
+        board: &Board,
+        component: Component,
+        sightings: &Sightings,
+    ) -> ComponentReport {
+        let account = sightings.account(component);
+        if let Some(failure) = account.failure {
+            return sightings.report(component, Some(failure), None);
+        }
+        let watched = Watched { road: self, board };
+        if !account.is_settled {
+            let failure = watched.overdue(component, &account);
+            return sightings.report(component, Some(failure), None);
+        }
+        let clock = &self.azure.clock;
+        let began = clock.monotonic();
+        let refused = self.refused(&watched, component).await;
+        let took = clock.monotonic().saturating_sub(began);
+        let refused = match refused {
+            Ok(detail) => HopReport::good(Hop::Refused, took, detail),
+            Err(failure) => HopReport::failed(Hop::Refused, took, failure),
+        };
+        sightings.report(component, None, Some(refused))
+    }
+
+    /// The call that must be refused, with the mounted file of the component.
+    async fn refused(
+        &self,
+        watched: &Watched<'_>,
+        component: Component,
+    ) -> Result<String, Failure> {
+        let Some(file) = watched.files(&[component]).pop() else {
+            return Err(Failure::new("there is no mounted file", "see the hop `file`"));
+        };
+        let mut options = ReloadingCertificateOptions::default();
+        options.transport = self.azure.token_transport.clone();
+        let credential = ReloadingCertificateCredential::open(&file, options)
+            .await
+            .map_err(|error| Failure::of(&error, error.hint()))?;
+        let proofs = self.azure.proofs(component);
+        let refused = proofs.map(|proofs| &proofs.refused);
+        Ok(hops::prove(&self.azure, &credential, refused).await?.detail)
+    }
+
+    /// Takes away what was made on a server of others.
+    async fn leave_server(&self) -> Result<(), KubernetesRoadError> {
+        let clock = &self.azure.clock;
+        let began = clock.monotonic();
+        let left =
+            |left: String| KubernetesRoadError::Left { server: self.server.url().to_owned(), left };
+        let is_over = || clock.monotonic().saturating_sub(began) > SERVER_END;
+        self.site.delete_cluster().await?;
+        while self.site.has_cluster().await? {
+            if is_over() {
+                let cluster = &self.azure.cluster;
+                return Err(left(format!("HostedCluster {}/{}", cluster.namespace, cluster.name)));
+            }
+            clock.sleep(LOOK_EVERY).await;
+        }
+        loop {
+            let going = self.site.take_ground_away().await?;
+            if going.is_empty() {
+                return Ok(());
+            }
+            if is_over() {
+                return Err(left(going.join(", ")));
+            }
+            clock.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn unmounted(&self) {
+        while self.kubelet.volumes() > 0 {
+            self.azure.clock.sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// The board with what is needed to read it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Watched<'a> {
+    road: &'a KubernetesRoad,
+    board: &'a Board,
+}
+
+impl Watched<'_> {
+    pub(super) fn clock(&self) -> &SharedClock {
+        &self.road.azure.clock
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.board.changes()
+    }
+
+    /// The certificate that the canary of a component proves with.
+    pub(super) fn thumbprint(&self, component: Component) -> Option<String> {
+        self.read(component, |told| told.proven_thumbprint())
+    }
+
+    fn account(&self, component: Component) -> Account {
+        self.read(component, |told| told.account())
+    }
+
+    fn overdue(&self, component: Component, account: &Account) -> (Hop, Failure) {
+        self.read(component, |told| told.overdue(account, PATIENCE.as_secs()))
+    }
+
+    fn read<T>(&self, component: Component, read: impl FnOnce(Told<'_>) -> T) -> T {
+        let cluster = &self.road.azure.cluster;
+        let class = self.board.class(component.facts().secret_provider_class);
+        let (pods, volumes) = (self.board.pods(), self.board.volumes());
+        let events = self.board.events();
+        let identity = self.board.identity(&cluster.name, component);
+        read(Told {
+            cluster,
+            component,
+            server: self.road.server.url(),
+            class: class.as_deref(),
+            pods: &pods,
+            volumes: &volumes,
+            events: &events,
+            identity: identity.as_ref(),
+        })
+    }
+
+    /// The files that the first consumers of these components read.
+    fn files(&self, components: &[Component]) -> Vec<PathBuf> {
+        let pods = self.board.pods();
+        let file = |component: &Component| {
+            let consumer = component.consumers().first()?;
+            let identity = self.road.azure.cluster.identities.get(component)?;
+            let pod = pods.iter().find(|pod| {
+                let owners = pod.metadata.owner_references.iter().flatten();
+                let mut owners = owners.filter(|owner| owner.controller == Some(true));
+                pod.metadata.deletion_timestamp.is_none()
+                    && owners.any(|owner| owner.name == consumer.deployment)
+            })?;
+            let key = VolumeKey::new(pod.metadata.uid.clone()?, consumer.volume);
+            Some(self.road.kubelet.target(&key).join(identity.secret_name.as_str()))
+        };
+        components.iter().filter_map(file).collect()
+    }
+}
+
+/// A directory of our own, in which mounting is allowed.
+fn make_directory(chosen: Option<&Path>) -> Result<TempDir, RoadError> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("lanyard-up-");
+    let directory = match chosen {
+        Some(chosen) => std::fs::create_dir_all(chosen)
+            .and_then(|()| chosen.canonicalize())
+            .and_then(|chosen| builder.tempdir_in(chosen)),
+        None => builder.tempdir(),
+    };
+    let directory = directory.map_err(RoadError::Directory)?;
+    node_plugin::make_directories(directory.path()).map_err(RoadError::Directory)?;
+    // It is tried where nothing depends on it.
+    let trial = directory.path().join("trial");
+    std::fs::create_dir(&trial).map_err(RoadError::Directory)?;
+    let mount = Mount::tmpfs(&trial, TRIAL_SIZE).map_err(KubernetesRoadError::Mounts)?;
+    mount.unmount().map_err(KubernetesRoadError::Mounts)?;
+    std::fs::remove_dir(&trial).map_err(RoadError::Directory)?;
+    Ok(directory)
+}
+
+/// Unmounts what the kubelet did not: a mount outlives the process, and it holds a private key.
+fn unmount_rest(kubelet: &Path) -> Result<(), CloseError> {
+    for pod in entries(&kubelet.join("pods"))? {
+        for volume in entries(&pod.join("volumes").join("kubernetes.io~csi"))? {
+            if let Some(mount) = Mount::find(&volume.join("mount"))? {
+                mount.unmount()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>, CloseError> {
+    match std::fs::read_dir(directory) {
+        Ok(entries) => Ok(entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .map_err(CloseError::Directory)?),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(CloseError::Directory(error)),
+    }
+}
+
+/// Waits for work, but not for ever.
+async fn within(clock: &SharedClock, patience: Duration, work: impl Future<Output = ()>) {
+    tokio::select! {
+        () = work => {}
+        () = clock.sleep(patience) => {}
+    }
+}
+
+async fn join(parts: &mut JoinSet<()>) {
+    while parts.join_next().await.is_some() {}
+}
+
+const OPERATOR: UserAgent =
+    UserAgent::from_static(concat!("lanyard-operator/", env!("CARGO_PKG_VERSION")));
+const NODE: UserAgent = UserAgent::from_static(concat!("lanyard-node/", env!("CARGO_PKG_VERSION")));
+const CANARY: UserAgent =
+    UserAgent::from_static(concat!("lanyard-canary/", env!("CARGO_PKG_VERSION")));
+
+/// How long the components may take to settle.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a server of others may take to let go of what was made there.
+const SERVER_END: Duration = Duration::from_secs(90);
+/// How long volumes may take to be unmounted.
+const VOLUMES_END: Duration = Duration::from_secs(20);
+/// How long parts may take to end.
+const PARTS_END: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// As the kubelet does; controllers give a node 40 s and more.
+const BEAT_EVERY: Duration = Duration::from_secs(10);
+/// How often a canary makes its call.
+const CANARY_INTERVAL: &str = "5s";
+const WORKERS: usize = 4;
+const TRIAL_SIZE: u64 = 64 * 1024;
