@@ -253,3 +253,38 @@ fn a_fault_that_does_not_exist_is_refused_with_the_ones_that_do() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains("missing-secret") && stderr.contains("arm-role"), "{stderr}");
 }
+
+#[test]
+fn an_api_server_of_ones_own_needs_programs_and_the_error_says_where_they_were_looked_for() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
+        .args(["up", "--kubernetes", "--once"])
+        .env("PATH", "/nonexistent/bin")
+        .env("KUBEBUILDER_ASSETS", "/nonexistent/assets")
+        .env("XDG_CACHE_HOME", "/nonexistent/cache")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    for told in ["/nonexistent/assets", "PATH", "/nonexistent/cache/lanyard/tools", "setup-envtest"]
+    {
+        assert!(stderr.contains(told), "{told} is not in\n{stderr}");
+    }
+}
+
+#[test]
+fn a_server_on_another_machine_is_refused_with_what_would_be_made_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let kubeconfig = directory.path().join("kubeconfig");
+    let text = r#"{"current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://prod.example.com:6443"}}],
+        "users": [{"name": "u", "user": {"token": "planted"}}]}"#;
+    std::fs::write(&kubeconfig, text).unwrap();
+    let output = lanyard(&["up", "--once", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    for told in ["https://prod.example.com:6443", "clusters/harbour", "namespace", "--yes"] {
+        assert!(stderr.contains(told), "{told} is not in\n{stderr}");
+    }
+    assert!(!stderr.contains("planted"), "{stderr}");
+}

@@ -58,10 +58,12 @@ pub(crate) enum Suite {
     Kms,
     /// Both charts on a real node: a HostedCluster, its nine identities, and their canaries
     HostedCluster,
+    /// kube-apiserver and the controllers of Kubernetes on `lanyard up`
+    Up,
 }
 
 impl Suite {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Go,
         Self::Python,
         Self::Rust,
@@ -74,6 +76,7 @@ impl Suite {
         Self::Node,
         Self::Kms,
         Self::HostedCluster,
+        Self::Up,
     ];
     /// The suites that run on a subscription as well.
     const LIVE: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
@@ -92,6 +95,7 @@ impl Suite {
             Self::Node => "node",
             Self::Kms => "kms",
             Self::HostedCluster => "hosted-cluster",
+            Self::Up => "up",
         }
     }
 

@@ -82,6 +82,7 @@ enum Suite {
     Node,
     Kms,
     HostedCluster,
+    Up,
     /// No suite of judges: numbers for `cargo xtask bench node`
     Measure,
 }
@@ -91,6 +92,7 @@ enum Suite {
 enum Kind {
     Clients(Clients),
     Kms,
+    Up,
     Kubernetes(on_kubernetes::Suite),
 }
 
@@ -115,6 +117,7 @@ impl Suite {
             Self::Interop => Kind::Kubernetes(on_kubernetes::Suite::Interop),
             Self::Node => Kind::Kubernetes(on_kubernetes::Suite::Node),
             Self::Kms => Kind::Kms,
+            Self::Up => Kind::Up,
             Self::HostedCluster => Kind::Kubernetes(on_kubernetes::Suite::HostedCluster),
             Self::Measure => Kind::Kubernetes(on_kubernetes::Suite::Measure),
         }
@@ -213,8 +216,9 @@ pub(crate) fn prepare(
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
     match arguments.suite.kind() {
         Kind::Clients(suite) => prepare_clients(suite, arguments, environment, runtime),
-        Kind::Kms | Kind::Kubernetes(_) if arguments.live => Err(SetupError::NotLive),
-        Kind::Kms => on_api_server::prepare(arguments, &runtime),
+        Kind::Kms | Kind::Up | Kind::Kubernetes(_) if arguments.live => Err(SetupError::NotLive),
+        Kind::Kms => on_api_server::prepare_kms(arguments, &runtime),
+        Kind::Up => on_api_server::prepare_up(arguments, runtime),
         Kind::Kubernetes(suite) => on_kubernetes::prepare(suite, arguments, &runtime),
     }
 }

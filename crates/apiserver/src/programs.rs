@@ -162,7 +162,7 @@ mod tests {
             tools: tools.clone(),
         };
         assert_eq!(found(all.clone()), whole.join(KUBE_APISERVER));
-        let without = ProgramPlaces { assets: Some(half.clone()), ..all.clone() };
+        let without = ProgramPlaces { assets: Some(half.clone()), ..all };
         assert_eq!(found(without), one.join(KUBE_APISERVER), "a PATH has them in two directories");
         let tools_alone = ProgramPlaces { assets: None, path: path(&[&half]), tools };
         assert_eq!(found(tools_alone), tool.join(KUBE_APISERVER));

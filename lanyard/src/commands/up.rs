@@ -65,7 +65,7 @@ pub(crate) struct Args {
 #[command(next_help_heading = "By way of a Kubernetes API")]
 struct KubernetesArgs {
     /// Take a real etcd and kube-apiserver onto the road, started for it; they are looked for in
-    /// KUBEBUILDER_ASSETS, in PATH and in the tool cache. Needs root, because volumes are mounted
+    /// `KUBEBUILDER_ASSETS`, in PATH and in the tool cache. Needs root, because volumes are mounted
     #[arg(long)]
     kubernetes: bool,
     /// Take the API server of this file's current context onto the road instead. What is made there

@@ -156,20 +156,7 @@ impl Site {
     /// Takes the rest away, once the HostedCluster is gone. A definition stays where others have
     /// made objects of its kind meanwhile. Returns what is to go and is still there.
     pub(super) async fn take_ground_away(&self) -> Result<Vec<String>, ApiError> {
-        let told = kind_of(
-            HostedClusterIdentities::API_VERSION,
-            HostedClusterIdentities::KIND,
-            HostedClusterIdentities::PLURAL,
-        );
-        let told: Api<DynamicObject> = Api::namespaced_with(self.client(), &self.namespace, &told);
-        // Its owner is gone; where nobody collects garbage it stays all the same.
-        let name = &self.cluster;
-        let parameters = DeleteParams::default();
-        let delete = || told.delete(name, &parameters);
-        let action = format!("delete HostedClusterIdentities {}/{name}", self.namespace);
-        if self.find_ours(&self.clusters(), name).await.is_ok_and(|it| it.is_none()) {
-            drop(self.api.find(Patience::USUAL, action, delete).await);
-        }
+        self.take_orphan_away().await?;
         let mut left = Vec::new();
         let nodes: Api<Node> = Api::all(self.client());
         left.extend(self.going(&nodes, &self.node(), "Node").await?);
@@ -177,14 +164,41 @@ impl Site {
         left.extend(self.going(&namespaces, &self.namespace, "Namespace").await?);
         let all: Api<CustomResourceDefinition> = Api::all(self.client());
         for definition in self.definitions().unwrap_or_default() {
-            if self.is_in_use(&definition).await? {
-                let kind = &definition.spec.names.kind;
-                tracing::warn!(kind, "the definition stays: there are objects of the kind");
+            let name = definition.name_any();
+            if self.find_ours(&all, &name).await?.is_none() {
                 continue;
             }
-            left.extend(self.going(&all, &definition.name_any(), "definition").await?);
+            if self.is_in_use(&definition).await? {
+                tracing::warn!(name, "the definition stays: others have objects of the kind");
+                continue;
+            }
+            left.extend(self.going(&all, &name, "definition").await?);
         }
         Ok(left)
+    }
+
+    /// Deletes what the operator told of a HostedCluster that is gone, where nobody collects garbage.
+    async fn take_orphan_away(&self) -> Result<(), ApiError> {
+        let (clusters, name) = (self.clusters(), &self.cluster);
+        let get = || clusters.get(name);
+        match self.api.find(Patience::USUAL, format!("read HostedCluster {name}"), get).await {
+            Ok(None) => {}
+            Ok(Some(_)) | Err(ApiError::NotServed { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let kind = kind_of(
+            HostedClusterIdentities::API_VERSION,
+            HostedClusterIdentities::KIND,
+            HostedClusterIdentities::PLURAL,
+        );
+        let told: Api<DynamicObject> = Api::namespaced_with(self.client(), &self.namespace, &kind);
+        let parameters = DeleteParams::default();
+        let delete = || told.delete(name, &parameters);
+        let action = format!("delete HostedClusterIdentities {name}");
+        match self.api.find(Patience::USUAL, action, delete).await {
+            Ok(_) | Err(ApiError::NotServed { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn going<K>(

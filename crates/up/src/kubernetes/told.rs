@@ -281,3 +281,6 @@ const NEXT: &str = "; next: ";
 /// The same in the events of the node plugin.
 const HINT: &str = "; hint: ";
 const SEE_STATUS: &str = "see `kubectl lanyard identities -A`";
+
+#[cfg(test)]
+mod tests;

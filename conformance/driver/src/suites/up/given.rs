@@ -1,0 +1,141 @@
+//! The server of a kubeconfig, which has the controllers of Kubernetes behind it: those of
+//! deployments, namespaces, nodes and garbage are the real ones.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lanyard_cluster::{ControlPlane, ControlPlaneOptions};
+use libtest_mimic::{Failed, Trial};
+use serde_json::{Value, json};
+
+use super::running::Running;
+use super::{Ended, Scene, Stage, expect, expect_all_good, trial};
+use crate::daemon::Daemon;
+use crate::kubectl::Kubectl;
+use crate::suites::chain;
+
+pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
+    vec![
+        trial("up::given::all_that_was_made_is_removed", stage, removed),
+        trial("up::given::what_others_made_is_never_touched", stage, untouched),
+        trial("up::given::a_cluster_of_the_same_name_is_an_error", stage, taken),
+        trial("up::given::ctrl_c_in_the_middle_removes_all", stage, interrupted),
+    ]
+}
+
+/// An API server with its controllers.
+#[derive(Debug)]
+struct Given {
+    kubectl: Kubectl,
+    kubeconfig: String,
+    /// Ends before the server.
+    _controllers: Daemon,
+    _plane: ControlPlane,
+}
+
+impl Given {
+    async fn start(scene: &Scene<'_>) -> Result<Self, Failed> {
+        let programs = &scene.stage.programs;
+        let options =
+            ControlPlaneOptions::new(programs.join("etcd"), programs.join("kube-apiserver"));
+        let plane = ControlPlane::start(options).await.map_err(chain)?;
+        let kubeconfig = plane.kubeconfig(ControlPlane::ADMINISTRATOR);
+        let key = plane.directory().join("service-account.key");
+        let mut controllers = Command::new(programs.join("kube-controller-manager"));
+        controllers.arg("--kubeconfig").arg(&kubeconfig);
+        controllers.arg("--service-account-private-key-file").arg(key);
+        controllers.args(["--leader-elect=false", "--bind-address=127.0.0.1", "--secure-port=0"]);
+        let place = scene.beside.path();
+        let controllers = Daemon::start("controllers", &mut controllers, place).map_err(chain)?;
+        let kubectl = Kubectl::new(&programs.join("kubectl"), &kubeconfig);
+        // They work when they have made what every namespace has.
+        let account = ["serviceaccount/default", "--namespace=default"];
+        let made = kubectl.await_object("the controllers", PATIENCE, &account, |_| true).await;
+        drop(made.map_err(chain)?);
+        let kubeconfig = kubeconfig.display().to_string();
+        Ok(Self { kubectl, kubeconfig, _controllers: controllers, _plane: plane })
+    }
+
+    /// Everything that `up` could have made.
+    fn all(&self) -> Result<String, Failed> {
+        let kinds = "customresourcedefinitions,namespaces,nodes";
+        self.kubectl.run(&["get", kinds, "--output=name"]).map_err(chain)
+    }
+
+    fn once<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let mut arguments = vec!["--kubeconfig", &self.kubeconfig, "--once", "--output", "json"];
+        arguments.extend(more);
+        arguments
+    }
+}
+
+async fn removed(scene: &Scene<'_>) -> Result<(), Failed> {
+    let given = Given::start(scene).await?;
+    let before = given.all()?;
+    let ended = Ended::of(scene.up(&given.once(&[])))?;
+    ended.expect_code(0)?;
+    let report = ended.report()?;
+    expect_all_good(&report)?;
+    expect(report["server"]["own"] == false, || report["server"].to_string())?;
+    let after = given.all()?;
+    expect(before == after, || format!("before:\n{before}\nafter:\n{after}"))
+}
+
+async fn untouched(scene: &Scene<'_>) -> Result<(), Failed> {
+    let given = Given::start(scene).await?;
+    let definitions = scene.stage.repository.join("charts/lanyard-node/files/crds");
+    given.kubectl.found("clusters", &definitions.display().to_string()).map_err(chain)?;
+    let class = "customresourcedefinition/secretproviderclasses.secrets-store.csi.x-k8s.io";
+    let identity = |object: &Value| {
+        let metadata = &object["metadata"];
+        json!([metadata["uid"], metadata["generation"], metadata["labels"]])
+    };
+    let read = |name: &str| given.kubectl.read(&[name]).map_err(chain);
+    let before = [class, "namespace/clusters"].map(|name| read(name).map(|it| identity(&it)));
+    let all = given.all()?;
+    let ended = Ended::of(scene.up(&given.once(&[])))?;
+    ended.expect_code(0)?;
+    expect_all_good(&ended.report()?)?;
+    for (name, before) in [class, "namespace/clusters"].into_iter().zip(before) {
+        let (before, after) = (before?, identity(&read(name)?));
+        expect(before == after, || format!("{name}: {before} became {after}"))?;
+    }
+    let after = given.all()?;
+    expect(all == after, || format!("before:\n{all}\nafter:\n{after}"))
+}
+
+async fn taken(scene: &Scene<'_>) -> Result<(), Failed> {
+    let given = Given::start(scene).await?;
+    let definitions = scene.stage.repository.join("charts/lanyard-operator/files/crds");
+    given.kubectl.found("clusters", &definitions.display().to_string()).map_err(chain)?;
+    let file = scene.stage.hosted_cluster.display().to_string();
+    let apply = || given.kubectl.run(&["apply", "--filename", &file]);
+    // A definition is served a moment after it is made.
+    let cluster = ["hostedcluster/harbour", "--namespace=clusters"];
+    let served = ["customresourcedefinition/hostedclusters.hypershift.openshift.io"];
+    let is_made = |_: &Value| apply().is_ok();
+    drop(given.kubectl.await_object("a cluster", PATIENCE, &served, is_made).await.map_err(chain)?);
+    let before = given.kubectl.read(&cluster).map_err(chain)?;
+    let ended = Ended::of(scene.up(&given.once(&[])))?;
+    ended.expect_code(2)?;
+    let told = "there is a HostedCluster clusters/harbour on https://127.0.0.1";
+    expect(ended.stderr.contains(told), || format!("{ended:#?}"))?;
+    let after = given.kubectl.read(&cluster).map_err(chain)?;
+    expect(before == after, || format!("{before:#}\nbecame\n{after:#}"))
+}
+
+async fn interrupted(scene: &Scene<'_>) -> Result<(), Failed> {
+    let given = Given::start(scene).await?;
+    let before = given.all()?;
+    let log = scene.beside.path().join("up.log");
+    let mut running = Running::start(scene.up(&given.once(&[])), &log)?;
+    let pods = || given.kubectl.run(&["get", "pods", "--all-namespaces", "--output=name"]);
+    running.until("a pod", |_| pods().is_ok_and(|pods| !pods.is_empty())).await?;
+    let code = running.interrupt().await?;
+    expect(code == Some(1), || format!("it ended with {code:?}"))?;
+    let after = given.all()?;
+    expect(before == after, || format!("before:\n{before}\nafter:\n{after}"))
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
