@@ -133,7 +133,8 @@ impl Operator {
         let mut telling = Telling::default();
         let mut usable = Usability::Unknown;
         let take = |seen| {
-            for (key, wake) in stores.see(kind, seen, &mut telling) {
+            let now = api.clock().monotonic();
+            for (key, wake) in stores.see(kind, seen, &mut telling, now) {
                 if kind == WatchedKind::HostedClusters {
                     for other in self.context.learn(&key) {
                         self.queue.wake(&other, Wake::Surroundings);

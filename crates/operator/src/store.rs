@@ -2,8 +2,10 @@
 
 mod clusters;
 mod objects;
+mod usability;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -22,6 +24,8 @@ use crate::queue::Wake;
 use crate::watch::Seen;
 pub(crate) use clusters::Cluster;
 pub(crate) use objects::{Objects, Unsettled, Wished, wished};
+pub(crate) use usability::Kind;
+use usability::is_given_up;
 
 /// Everything that is known.
 #[derive(Debug)]
@@ -70,21 +74,14 @@ pub(crate) struct Told {
     pub(crate) status: Option<IdentitiesStatus>,
 }
 
-/// Whether a kind can be relied on.
-#[derive(Debug, Clone, Default)]
-pub(crate) enum Kind {
-    /// It is not listed yet.
-    #[default]
-    Unlisted,
-    /// It was listed, and is followed.
-    Listed,
-    /// It is not served, or not to us.
-    Unusable(ApiError),
-}
-
-/// The objects that a list told so far.
+/// What a kind that is being listed told so far.
 #[derive(Debug, Default)]
-pub(crate) struct Telling(Option<HashSet<(String, String)>>);
+pub(crate) struct Telling {
+    /// The objects that are there.
+    told: Option<HashSet<(String, String)>>,
+    /// Since when no list came to its end, on the monotonic clock.
+    failing_since: Option<Duration>,
+}
 
 /// Who has to be looked at because of what was seen.
 pub(crate) type News = Vec<(ClusterKey, Wake)>;
@@ -99,23 +96,30 @@ impl Stores {
         self.inner.lock().trim();
     }
 
-    /// Takes in what a watch tells.
-    pub(crate) fn see(&self, kind: WatchedKind, seen: Seen, telling: &mut Telling) -> News {
+    /// Takes in what a watch tells at `now`, on the monotonic clock.
+    pub(crate) fn see(
+        &self,
+        kind: WatchedKind,
+        seen: Seen,
+        telling: &mut Telling,
+        now: Duration,
+    ) -> News {
         let mut inner = self.inner.lock();
         match seen {
             Seen::There(object) => {
-                if let Some(told) = &mut telling.0 {
+                if let Some(told) = &mut telling.told {
                     told.insert(place_of(&object));
                 }
                 inner.there(kind, *object, self.conditions)
             }
             Seen::Gone(object) => inner.gone(kind, &place_of(&object)),
             Seen::Anew => {
-                telling.0 = Some(HashSet::new());
+                telling.told = Some(HashSet::new());
                 News::new()
             }
             Seen::Complete => {
-                let told = telling.0.take().unwrap_or_default();
+                telling.failing_since = None;
+                let told = telling.told.take().unwrap_or_default();
                 let mut news = inner.sweep(kind, &told);
                 // What waited for the kind can go on.
                 if !matches!(inner.kinds.insert(kind, Kind::Listed), Some(Kind::Listed)) {
@@ -125,7 +129,13 @@ impl Stores {
                 }
                 news
             }
-            Seen::Broken(error) => inner.broken(kind, error),
+            Seen::Broken(error) => {
+                // Where nothing can be listed it is no matter of this kind.
+                let since = telling.failing_since.unwrap_or(now);
+                telling.failing_since = inner.is_reached().then_some(since);
+                let failing_for = telling.failing_since.map(|since| now.saturating_sub(since));
+                inner.broken(kind, error, failing_for.unwrap_or_default())
+            }
         }
     }
 
@@ -348,13 +358,16 @@ impl Inner {
         gone.collect::<Vec<_>>().iter().flat_map(|place| self.gone(kind, place)).collect()
     }
 
-    /// What was known stays where the API is not reached; it is wrong where the kind is refused.
-    fn broken(&mut self, kind: WatchedKind, error: ApiError) -> News {
-        let refused = matches!(
-            error,
-            ApiError::NotServed { .. } | ApiError::Refused { status: 401 | 403 | 404 | 405, .. }
-        );
-        if !refused || matches!(self.kinds.get(&kind), Some(Kind::Listed)) {
+    /// Whether what everything begins with was listed.
+    fn is_reached(&self) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.any(|(kind, state)| kind.is_needed() && matches!(state, Kind::Listed))
+    }
+
+    /// What was known stays. A kind that was never listed may be given up until it is.
+    fn broken(&mut self, kind: WatchedKind, error: ApiError, failing_for: Duration) -> News {
+        let is_given_up = is_given_up(kind, &error, failing_for);
+        if !is_given_up || matches!(self.kinds.get(&kind), Some(Kind::Listed)) {
             return News::new();
         }
         let before = self.kinds.insert(kind, Kind::Unusable(error));

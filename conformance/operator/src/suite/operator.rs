@@ -7,6 +7,7 @@ mod faults;
 mod replicas;
 mod rights;
 mod running;
+mod unlistable;
 
 use libtest_mimic::Trial;
 
@@ -14,7 +15,13 @@ pub(crate) use self::running::grant;
 use super::Stage;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
-    let subjects =
-        [converge::trials, beside::trials, replicas::trials, rights::trials, faults::trials];
+    let subjects = [
+        converge::trials,
+        beside::trials,
+        replicas::trials,
+        rights::trials,
+        unlistable::trials,
+        faults::trials,
+    ];
     subjects.iter().flat_map(|trials| trials(stage)).collect()
 }

@@ -27,7 +27,7 @@ const MAPS: WatchedKind = WatchedKind::Owned(OwnedKind::ConfigMap);
 fn list(stores: &Stores, kind: WatchedKind, objects: impl IntoIterator<Item = Seen>) -> News {
     let mut telling = Telling::default();
     let all = [Seen::Anew].into_iter().chain(objects).chain([Seen::Complete]);
-    all.flat_map(|seen| stores.see(kind, seen, &mut telling)).collect()
+    all.flat_map(|seen| stores.see(kind, seen, &mut telling, Duration::ZERO)).collect()
 }
 
 /// Two names whose shards of two are the first and the second.
@@ -52,7 +52,7 @@ fn the_content_of_what_another_replica_leads_is_not_kept() {
     list(&stores, CLUSTERS, [cluster(&one), cluster(&other)]);
     let (of_clusters, each) = (stores.content_bytes(), all / 3);
     assert!(of_clusters > each && of_clusters < all, "what is of no cluster is of no use");
-    tenures.extend(0, clock.monotonic() + std::time::Duration::from_secs(15));
+    tenures.extend(0, clock.monotonic() + Duration::from_secs(15));
     tenures.decided();
     stores.trim();
     let of_one = stores.content_bytes();

@@ -58,7 +58,7 @@ async fn the_items_of_a_list_say_what_they_are_and_are_compared_without_being_re
     let stores = Stores::new(&[], Compared::Led(Tenures::for_ever(clock)));
     let mut telling = Telling::default();
     for seen in told(&api, &kind.subject(Role::All)).await {
-        stores.see(kind, seen, &mut telling);
+        stores.see(kind, seen, &mut telling, Duration::ZERO);
     }
     let unsettled = stores.unsettled("clusters-harbour", &Wished::new());
     assert_eq!(unsettled.unknown, []);
