@@ -32,7 +32,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What was written about something whose path contains this.
+    /// What was sent to write something whose path contains this; what is held by a cut is not.
     pub(super) fn written(&self, part: &str) -> Vec<String> {
         let lines = self.lines.lock();
         let is_write = |line: &&String| !line.starts_with("GET ");
@@ -72,10 +72,6 @@ impl Asked {
         Ok(KubernetesApi::of_client(client, SystemClock::shared()))
     }
 
-    fn note(&self, request: &Request<Body>) {
-        let line = format!("{} {}", request.method(), request.uri().path());
-        self.lines.lock().push(line);
-    }
 }
 
 impl<S> Layer<S> for Asked {
@@ -107,14 +103,16 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.asked.note(&request);
+        let line = format!("{} {}", request.method(), request.uri().path());
         let needed = needed(request.method(), request.uri());
         let asked = self.asked.clone();
+        // Nothing is sent before somebody waits for the answer.
         let answer = self.service.call(request);
         Box::pin(async move {
             while asked.cut.load(Ordering::SeqCst) {
                 pause(PACE).await;
             }
+            asked.lines.lock().push(line);
             let answer = answer.await?;
             if let Some(needed) = needed
                 && answer.status().is_success()

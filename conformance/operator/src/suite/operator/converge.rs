@@ -77,7 +77,7 @@ async fn settled(world: World) -> Result<(), Failed> {
 }
 
 /// The versions of everything that is made, and of what is told.
-async fn versions(world: &World) -> Result<Vec<(String, Option<String>)>, Failed> {
+pub(super) async fn versions(world: &World) -> Result<Vec<(String, Option<String>)>, Failed> {
     let mut versions = Vec::new();
     for kind in [classes(), deployments(), config_maps(), secrets(), Kind::hosted_control_plane()] {
         for object in world.made(&kind).list(&ListParams::default()).await? {

@@ -5,7 +5,8 @@ use kube::api::{Api, ListParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running::{LEASE, Running, eventually, leases, pause, settle};
+use super::converge::versions;
+use super::running::{LEASE, Running, classes, eventually, leases, pause, settle};
 use crate::suite::world::World;
 use crate::suite::{Stage, expect_same, trial};
 
@@ -81,14 +82,35 @@ async fn fenced(world: World) -> Result<(), Failed> {
     world.until_made().await?;
     expect_same("the second one leads", holders(&world).await?, vec!["two".to_owned()])?;
     settle(&two, &world.room()).await?;
+    settle(&two, "/hostedcluster").await?;
+    let before = versions(&world).await?;
     one.forget();
     one.cut(false);
-    // A change comes while both are there.
-    world.patch_cluster(json!({"metadata": {"annotations": {"changed": "yes"}}})).await?;
+    // What was held by the cut would be sent now.
     pause(2 * LEASE).await;
-    let rooms = one.written(&world.room());
-    expect_same("what the first one wrote", rooms, Vec::new())?;
+    expect_same("what the first one sent", writes(&one), Vec::new())?;
+    expect_same("the versions", versions(&world).await?, before)?;
+    // A change comes while both are there.
+    let name = json!({"credentialsSecretName": "harbour-other-ingress"});
+    let control_plane = json!({"controlPlane": {"ingress": name}});
+    let authentication =
+        json!({"azureAuthenticationConfig": {"managedIdentities": control_plane}});
+    world.patch_cluster(json!({"spec": {"platform": {"azure": authentication}}})).await?;
+    let made = world.made(&classes());
+    eventually("the second one makes it so", async || {
+        let class = serde_json::to_string(&made.get("managed-azure-ingress").await?)?;
+        Ok(class.contains("harbour-other-ingress"))
+    })
+    .await?;
+    settle(&two, &world.room()).await?;
+    settle(&two, "/hostedcluster").await?;
+    expect_same("what the first one sent", writes(&one), Vec::new())?;
     one.end().await?;
     two.end().await?;
     world.clear().await
+}
+
+/// What an operator wrote, leases aside: it goes on to say that it is there.
+fn writes(running: &Running) -> Vec<String> {
+    running.written("/").into_iter().filter(|line| !line.contains("/leases")).collect()
 }
