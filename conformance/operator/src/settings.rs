@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use clap::Parser;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use lanyard_cluster::{ControlPlane, ControlPlaneError, ControlPlaneOptions};
+use kube::Client;
+use lanyard_cluster::{ControlPlane, ControlPlaneError, ControlPlaneOptions, SharedControlPlane};
 use lanyard_desired::cases::{CasesError, SchemaCase, parse_cases};
 use serde_json::Value;
 use thiserror::Error;
@@ -100,17 +101,26 @@ pub(crate) fn prepare(arguments: &Arguments) -> Result<Stage, SetupError> {
     let chart = Arc::new(Chart {
         all: load_objects(&arguments.rendered.join("defaults.golden.yaml"))?,
         identity_only: load_objects(&arguments.rendered.join("beside-hypershift.golden.yaml"))?,
+        everything: load_objects(&arguments.rendered.join("everything.golden.yaml"))?,
     });
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
-    let options = programs(arguments).user(OPERATOR);
-    let plane = Arc::new(runtime.block_on(ControlPlane::start(options))?);
-    let client = runtime.block_on(async {
-        let client = client(&plane, ControlPlane::ADMINISTRATOR).await?;
-        install(&client, &ground.definitions).await?;
-        Ok::<_, WorldError>(client)
-    })?;
+    let (plane, client) = runtime.block_on(start(&ground, &[]))?;
     let (cases, example) = (Arc::new(cases), Arc::clone(&ground.example));
     Ok(Stage { plane, runtime, client, cases, example, chart, ground })
+}
+
+/// A control plane that serves our kinds, with these flags of the API server, and the
+/// administrator's client.
+pub(crate) async fn start(
+    ground: &Ground,
+    flags: &[(&str, &str)],
+) -> Result<(SharedControlPlane, Client), SetupError> {
+    let options = ground.programs.clone().user(OPERATOR);
+    let options = flags.iter().fold(options, |options, (name, value)| options.flag(name, value));
+    let plane = Arc::new(ControlPlane::start(options).await?);
+    let client = client(&plane, ControlPlane::ADMINISTRATOR).await?;
+    install(&client, &ground.definitions).await?;
+    Ok((plane, client))
 }
 
 fn load_cases(path: &Path) -> Result<Vec<SchemaCase>, SetupError> {

@@ -33,7 +33,7 @@ pub(crate) struct Stage {
     pub(crate) example: Arc<Value>,
     /// What the operator's chart renders.
     pub(crate) chart: Arc<Chart>,
-    /// What is measured on.
+    /// What is measured on, and other control planes are made from.
     pub(crate) ground: Ground,
 }
 
@@ -43,6 +43,8 @@ pub(crate) struct Chart {
     pub(crate) all: Vec<Value>,
     /// With `role: identity-only`.
     pub(crate) identity_only: Vec<Value>,
+    /// With `role: all` and whatever can be switched on.
+    pub(crate) everything: Vec<Value>,
 }
 
 /// Every case of every subject.

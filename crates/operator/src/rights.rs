@@ -30,6 +30,9 @@ pub enum Needed {
     ByIdentityOnly,
     /// Whoever shares the clusters with other replicas; in the operator's namespace alone.
     ByElection,
+    /// [`Role::All`], where the API server asks whoever names an owner that cannot be deleted first
+    /// for a right to that owner: the admission plugin `OwnerReferencesPermissionEnforcement`.
+    ByOwners,
 }
 
 const HYPERSHIFT: &str = "hypershift.openshift.io";
@@ -56,6 +59,7 @@ pub const RIGHTS: &[Right] = &[
     right(HYPERSHIFT, "hostedclusters", &["patch"], Needed::ByAll),
     right(HYPERSHIFT, "hostedclusters/status", &["patch"], Needed::ByAll),
     right(HYPERSHIFT, "hostedcontrolplanes", OWN, Needed::ByAll),
+    right(HYPERSHIFT, "hostedcontrolplanes/finalizers", &["update"], Needed::ByOwners),
     right(
         "lanyard.dev",
         "hostedclusteridentities",
@@ -101,8 +105,13 @@ pub fn cluster_rights(role: Role) -> impl Iterator<Item = &'static Right> {
         Needed::Always => true,
         Needed::ByAll => role == Role::All,
         Needed::ByIdentityOnly => role == Role::IdentityOnly,
-        Needed::ByElection => false,
+        Needed::ByElection | Needed::ByOwners => false,
     })
+}
+
+/// The rights in all namespaces that [`Role::All`] needs beside those where owners are enforced.
+pub fn owner_rights() -> impl Iterator<Item = &'static Right> {
+    RIGHTS.iter().filter(|right| right.needed == Needed::ByOwners)
 }
 
 /// The rights in the operator's own namespace, where there are several replicas.

@@ -64,7 +64,7 @@ impl Stage {
         for namespace in [NAMESPACE, PEER_NAMESPACE, OPERATOR] {
             make_namespace(&client, namespace).await?;
         }
-        grant(&client, Role::All).await?;
+        grant(&client, OPERATOR, Role::All).await?;
         let binding = json!({
             "metadata": {"name": PEER_USER},
             "roleRef": {

@@ -4,6 +4,7 @@ mod asked;
 mod beside;
 mod converge;
 mod faults;
+mod owners;
 mod replicas;
 mod rights;
 mod running;
@@ -20,6 +21,7 @@ pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
         beside::trials,
         replicas::trials,
         rights::trials,
+        owners::trials,
         unlistable::trials,
         faults::trials,
     ];

@@ -28,6 +28,7 @@ pub(super) type Use = (String, String, String);
 pub(super) struct Asked {
     lines: Arc<Mutex<Vec<String>>>,
     used: Arc<Mutex<BTreeSet<Use>>>,
+    refused: Arc<Mutex<BTreeSet<Use>>>,
     cut: Arc<AtomicBool>,
 }
 
@@ -56,6 +57,11 @@ impl Asked {
         self.used.lock().clone()
     }
 
+    /// The rights that were missing.
+    pub(super) fn refused(&self) -> BTreeSet<Use> {
+        self.refused.lock().clone()
+    }
+
     /// Cuts or mends the way: what is asked in between gets no answer.
     pub(super) fn cut(&self, cut: bool) {
         self.cut.store(cut, Ordering::SeqCst);
@@ -71,7 +77,6 @@ impl Asked {
         let client = ClientBuilder::try_from(config)?.with_layer(self).build();
         Ok(KubernetesApi::of_client(client, SystemClock::shared()))
     }
-
 }
 
 impl<S> Layer<S> for Asked {
@@ -114,10 +119,14 @@ where
             }
             asked.lines.lock().push(line);
             let answer = answer.await?;
-            if let Some(needed) = needed
-                && answer.status().is_success()
-            {
-                asked.used.lock().extend(granted(needed, answer.status()));
+            match needed {
+                Some(needed) if answer.status().is_success() => {
+                    asked.used.lock().extend(granted(needed, answer.status()));
+                }
+                Some(needed) if answer.status() == StatusCode::FORBIDDEN => {
+                    asked.refused.lock().insert(needed);
+                }
+                _ => {}
             }
             Ok(answer)
         })

@@ -93,8 +93,7 @@ async fn fenced(world: World) -> Result<(), Failed> {
     // A change comes while both are there.
     let name = json!({"credentialsSecretName": "harbour-other-ingress"});
     let control_plane = json!({"controlPlane": {"ingress": name}});
-    let authentication =
-        json!({"azureAuthenticationConfig": {"managedIdentities": control_plane}});
+    let authentication = json!({"azureAuthenticationConfig": {"managedIdentities": control_plane}});
     world.patch_cluster(json!({"spec": {"platform": {"azure": authentication}}})).await?;
     let made = world.made(&classes());
     eventually("the second one makes it so", async || {

@@ -1,6 +1,7 @@
 //! The rights of the chart: no more than is used, and no less.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Event, Namespace};
@@ -9,70 +10,113 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use lanyard_api::{HostedCluster, HostedControlPlane};
 use lanyard_desired::OwnedKind;
 use lanyard_operator::Role;
-use lanyard_operator::rights::{Right, cluster_rights, namespace_rights};
+use lanyard_operator::rights::{Right, cluster_rights, namespace_rights, owner_rights};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::asked::Use;
+use super::asked::{Asked, Use};
 use super::converge::finish;
 use super::running::{Running, eventually, leases, settle};
-use crate::suite::world::{Kind, World, install};
+use crate::suite::world::{Kind, World, ensure_namespace, install};
 use crate::suite::{Stage, trial};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     let chart = Arc::clone(&stage.chart);
     let given =
         Trial::test("operator::the_chart_gives_the_rights_of_each_role_and_no_other", move || {
-            for (role, objects) in
-                [(Role::All, &chart.all), (Role::IdentityOnly, &chart.identity_only)]
-            {
-                let wanted = wanted(cluster_rights(role).chain(namespace_rights()));
+            let none: &[&Right] = &[];
+            let owners: Vec<_> = owner_rights().collect();
+            for (role, more, objects) in [
+                (Role::All, none, &chart.all),
+                (Role::All, &owners, &chart.everything),
+                (Role::IdentityOnly, none, &chart.identity_only),
+            ] {
+                let cluster = cluster_rights(role).chain(more.iter().copied());
+                let mut wanted = wanted(Scope::Cluster, cluster);
+                wanted.extend(self::wanted(Scope::Namespace, namespace_rights()));
                 same("the rules of the chart", &given(objects), &wanted)?;
             }
             Ok(())
         });
-    vec![given, trial(stage, "operator::every_right_is_made_use_of", every)]
+    vec![
+        given,
+        trial(stage, "operator::every_right_is_made_use_of", every),
+        trial(stage, "operator::every_right_is_made_use_of_beside_another_operator", every_beside),
+    ]
 }
+
+/// Where a right is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Scope {
+    /// In all namespaces.
+    Cluster,
+    /// In the operator's own.
+    Namespace,
+}
+
+/// A right as a role gives it: where, what, and of which objects alone.
+type Given = (Scope, Use, Vec<String>);
 
 /// The rights of a table.
-fn wanted(rights: impl Iterator<Item = &'static Right>) -> BTreeSet<Use> {
-    let uses = |right: &Right| {
-        let (group, resource) = (right.group.to_owned(), right.resource.to_owned());
-        let verbs: Vec<_> = right.verbs.iter().map(|verb| (*verb).to_owned()).collect();
-        verbs.into_iter().map(move |verb| (group.clone(), resource.clone(), verb))
+fn wanted(scope: Scope, rights: impl Iterator<Item = &'static Right>) -> BTreeSet<Given> {
+    let named = |right: &'static Right| {
+        let names: Vec<_> = right.names.iter().map(|name| (*name).to_owned()).collect();
+        uses(right).map(move |used| (scope, used, names.clone()))
     };
-    rights.flat_map(uses).collect()
+    rights.flat_map(named).collect()
 }
 
-/// The rights that rendered roles of the operator give. Those of canaries and of people are others'.
-fn given(objects: &[Value]) -> BTreeSet<Use> {
-    let is_ours = |object: &&Value| {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let kind = object["kind"].as_str().unwrap_or_default();
-        ["ClusterRole", "Role"].contains(&kind) && name.ends_with("lanyard-operator")
+fn uses(right: &'static Right) -> impl Iterator<Item = Use> {
+    let (group, resource) = (right.group, right.resource);
+    let of_verb = move |verb: &&str| (group.to_owned(), resource.to_owned(), (*verb).to_owned());
+    right.verbs.iter().map(of_verb)
+}
+
+/// The rights that rendered roles give to the operator: those that the chart binds. Canaries are
+/// bound by the operator, and people by themselves.
+fn given(objects: &[Value]) -> BTreeSet<Given> {
+    let role_of = |binding: &Value| {
+        let role = &binding["roleRef"];
+        Some((role["kind"].as_str()?.to_owned(), role["name"].as_str()?.to_owned()))
     };
-    let texts = |value: &Value| -> Vec<String> {
-        let items = value.as_array().into_iter().flatten();
-        items.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
+    let bound: BTreeSet<_> = objects.iter().filter_map(role_of).collect();
     let mut given = BTreeSet::new();
-    for rule in objects
-        .iter()
-        .filter(is_ours)
-        .flat_map(|it| it["rules"].as_array().cloned().unwrap_or_default())
-    {
-        for group in texts(&rule["apiGroups"]) {
-            for resource in texts(&rule["resources"]) {
-                for verb in texts(&rule["verbs"]) {
-                    given.insert((group.clone(), resource.clone(), verb));
-                }
-            }
+    for object in objects {
+        let scope = match object["kind"].as_str() {
+            Some("ClusterRole") => Scope::Cluster,
+            Some("Role") => Scope::Namespace,
+            _ => continue,
+        };
+        let [kind, name] = [&object["kind"], &object["metadata"]["name"]]
+            .map(|text| text.as_str().unwrap_or_default().to_owned());
+        if bound.contains(&(kind, name)) {
+            given.extend(rights_of(object).map(|(used, names)| (scope, used, names)));
         }
     }
     given
 }
 
-fn same(what: &str, is: &BTreeSet<Use>, should: &BTreeSet<Use>) -> Result<(), Failed> {
+/// The rights that a role gives, and of which objects alone.
+pub(crate) fn rights_of(role: &Value) -> impl Iterator<Item = (Use, Vec<String>)> {
+    let texts = |value: &Value| -> Vec<String> {
+        let items = value.as_array().into_iter().flatten();
+        items.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut rights = Vec::new();
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                for verb in texts(&rule["verbs"]) {
+                    let used = (group.clone(), resource.clone(), verb);
+                    rights.push((used, texts(&rule["resourceNames"])));
+                }
+            }
+        }
+    }
+    rights.into_iter()
+}
+
+fn same<T: Ord + Debug>(what: &str, is: &BTreeSet<T>, should: &BTreeSet<T>) -> Result<(), Failed> {
     let missing: Vec<_> = should.difference(is).collect();
     let superfluous: Vec<_> = is.difference(should).collect();
     if missing.is_empty() && superfluous.is_empty() {
@@ -81,8 +125,8 @@ fn same(what: &str, is: &BTreeSet<Use>, should: &BTreeSet<Use>) -> Result<(), Fa
     Err(format!("{what}: missing {missing:?}, superfluous {superfluous:?}").into())
 }
 
-/// The life of a cluster in which every right is needed once. A right that is taken away from the
-/// table is refused here, and the set differs.
+/// The life of a cluster in which every right is needed once. The operator has those of the table and
+/// no other: one that is missing is refused here, and one too many is not made use of.
 async fn every(world: World) -> Result<(), Failed> {
     let strangers = strangers();
     install(&world.client, &strangers).await?;
@@ -133,7 +177,30 @@ async fn every(world: World) -> Result<(), Failed> {
         let what = format!("the definition {name} is gone");
         eventually(&what, async || Ok(definitions.get_opt(name).await?.is_none())).await?;
     }
-    let table = wanted(cluster_rights(Role::All).chain(namespace_rights()));
+    just_enough(&asked, Role::All)
+}
+
+/// The same beside another operator, where most rights are missing.
+async fn every_beside(world: World) -> Result<(), Failed> {
+    ensure_namespace(&world.client, &world.room()).await?;
+    let running = Running::start(&world, |it| {
+        it.role = Role::IdentityOnly;
+        it.leases = Some(leases(&world, "one", 2));
+    })
+    .await?;
+    world.make_cluster(|_| ()).await?;
+    eventually("it is told of", async || Ok(!world.told().await?["status"].is_null())).await?;
+    break_identity(&world).await?;
+    let asked = running.asked();
+    running.end().await?;
+    world.clear().await?;
+    just_enough(&asked, Role::IdentityOnly)
+}
+
+/// Fails unless everything that a role may do was done, and nothing was refused.
+fn just_enough(asked: &Asked, role: Role) -> Result<(), Failed> {
+    same("what was refused", &asked.refused(), &BTreeSet::new())?;
+    let table = cluster_rights(role).chain(namespace_rights()).flat_map(uses).collect();
     same("what was made use of", &asked.used(), &table)
 }
 

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use lanyard_clock::{Clock, SystemClock};
 use lanyard_desired::forecast::Policy;
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
-use lanyard_operator::rights::cluster_rights;
-use lanyard_operator::{LeaseSettings, Operator, OperatorSettings, Role};
+use lanyard_operator::rights::{Right, cluster_rights, namespace_rights};
+use lanyard_operator::{LeaseSettings, Operator, OperatorSettings};
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::Hop;
 use libtest_mimic::Failed;
@@ -46,7 +47,7 @@ impl Running {
         between: impl AsyncFnOnce() -> Result<(), Failed>,
     ) -> Result<Self, Failed> {
         let mut settings = OperatorSettings {
-            role: Role::All,
+            role: lanyard_operator::Role::All,
             workers: 4,
             leases: None,
             vault_reader: None,
@@ -58,7 +59,7 @@ impl Running {
             instance: "trial".to_owned(),
         };
         change(&mut settings);
-        grant(&world.client, settings.role).await?;
+        grant(&world.client, &world.namespace, settings.role).await?;
         between().await?;
         let asked = Asked::default();
         let api = asked.api(&world.plane).await?;
@@ -115,38 +116,82 @@ pub(super) fn leases(world: &World, identity: &str, shards: u32) -> LeaseSetting
     }
 }
 
-/// Gives the operator exactly the rights of its role.
-pub(crate) async fn grant(client: &Client, role: Role) -> Result<(), Failed> {
-    let rules: Vec<_> = cluster_rights(role)
-        .chain(lanyard_operator::rights::namespace_rights())
-        .map(|right| {
-            json!({
-                "apiGroups": [right.group],
-                "resources": [right.resource],
-                "verbs": right.verbs,
-                "resourceNames": right.names,
-            })
+/// Gives the operator exactly the rights of its role: those in its own namespace there alone.
+pub(crate) async fn grant(
+    client: &Client,
+    namespace: &str,
+    role: lanyard_operator::Role,
+) -> Result<(), Failed> {
+    apply(&Api::<ClusterRole>::all(client.clone()), rules_of(cluster_rights(role))).await?;
+    let binding = binding_to("ClusterRole");
+    apply(&Api::<ClusterRoleBinding>::all(client.clone()), binding).await?;
+    let roles = Api::<Role>::namespaced(client.clone(), namespace);
+    apply(&roles, rules_of(namespace_rights())).await?;
+    let bindings = Api::<RoleBinding>::namespaced(client.clone(), namespace);
+    apply(&bindings, binding_to("Role")).await?;
+    until_granted(client, namespace, cluster_rights(role).chain(namespace_rights())).await
+}
+
+/// The rules of a role that gives these rights.
+pub(super) fn rules_of(rights: impl Iterator<Item = &'static Right>) -> Value {
+    let rule = |right: &Right| {
+        json!({
+            "apiGroups": [right.group],
+            "resources": [right.resource],
+            "verbs": right.verbs,
+            "resourceNames": right.names,
         })
-        .collect();
-    let parameters = PatchParams::apply("trial").force();
-    let named = json!({"name": OPERATOR});
-    let roles = Api::<ClusterRole>::all(client.clone());
-    let role = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": named,
-        "rules": rules,
-    });
-    roles.patch(OPERATOR, &parameters, &Patch::Apply(role)).await?;
-    let bindings = Api::<ClusterRoleBinding>::all(client.clone());
-    let binding = json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": named,
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": OPERATOR},
+    };
+    json!({"rules": rights.map(rule).collect::<Vec<_>>()})
+}
+
+fn binding_to(kind: &str) -> Value {
+    json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": OPERATOR},
         "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": OPERATOR}],
-    });
-    bindings.patch(OPERATOR, &parameters, &Patch::Apply(binding)).await?;
+    })
+}
+
+async fn apply<T>(objects: &Api<T>, mut object: Value) -> Result<(), Failed>
+where
+    T: kube::Resource<DynamicType = ()> + serde::de::DeserializeOwned + Clone + std::fmt::Debug,
+{
+    object["apiVersion"] = json!(T::api_version(&()));
+    object["kind"] = json!(T::kind(&()));
+    object["metadata"] = json!({"name": OPERATOR});
+    let parameters = PatchParams::apply("trial").force();
+    objects.patch(OPERATOR, &parameters, &Patch::Apply(object)).await?;
+    Ok(())
+}
+
+/// Waits until the authorizer, which hears of roles by a watch, knows of these rights.
+pub(super) async fn until_granted(
+    client: &Client,
+    namespace: &str,
+    rights: impl Iterator<Item = &'static Right>,
+) -> Result<(), Failed> {
+    let reviews = Api::<SubjectAccessReview>::all(client.clone());
+    for right in rights {
+        let (resource, subresource) =
+            right.resource.split_once('/').unwrap_or((right.resource, ""));
+        let review = json!({"spec": {
+            "user": OPERATOR,
+            "resourceAttributes": {
+                "namespace": namespace,
+                "group": right.group,
+                "resource": resource,
+                "subresource": subresource,
+                "name": right.names.first(),
+                "verb": right.verbs.first(),
+            },
+        }});
+        let review: SubjectAccessReview = serde_json::from_value(review)?;
+        eventually(&format!("{right:?} is in force"), async || {
+            let answer = reviews.create(&PostParams::default(), &review).await?;
+            Ok(answer.status.is_some_and(|status| status.allowed))
+        })
+        .await?;
+    }
     Ok(())
 }
 

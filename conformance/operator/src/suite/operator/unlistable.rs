@@ -36,7 +36,8 @@ async fn unlistable(world: World) -> Result<(), Failed> {
     pause(MOST_OF_THE_PATIENCE).await;
     world.until_made().await?;
     let definitions = Api::<CustomResourceDefinition>::all(world.client.clone());
-    let mended = Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));
+    let mended =
+        Patch::Merge(json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}));
     definitions.patch(NAME, &PatchParams::default(), &mended).await?;
     eventually("once the kind can be listed its object follows", async || {
         Ok(world.made(&identities(USED)).get_opt("harbour").await?.is_some())
