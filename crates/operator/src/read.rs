@@ -94,7 +94,7 @@ impl Group {
             let Some(observed) = observed.filter(|it| self.keys.contains(&it.key)) else {
                 continue;
             };
-            stores.written(object);
+            stores.read(&observed.key, object);
             found.objects.insert(observed.key.clone(), observed);
         }
         for key in self.keys {

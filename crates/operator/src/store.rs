@@ -150,6 +150,14 @@ impl Stores {
         }
     }
 
+    /// Takes in an object as it was read.
+    pub(crate) fn read(&self, key: &ObjectKey, object: DynamicObject) {
+        let mut inner = self.inner.lock();
+        let room = room_of(key);
+        let keeps = inner.compares(&room);
+        inner.rooms.entry(room).or_default().objects.read(key.clone(), object, keeps);
+    }
+
     /// An object was found to be gone.
     pub(crate) fn missing(&self, key: &ObjectKey) {
         let namespace = key.namespace.clone().unwrap_or_default();

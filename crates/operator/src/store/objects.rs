@@ -52,7 +52,23 @@ pub(crate) fn wished(desired: &[DesiredObject]) -> Wished {
 impl Objects {
     /// Takes in an object as it is now, with its content where that is of use. Tells whether
     /// anything about it is new.
-    pub(crate) fn see(&mut self, key: ObjectKey, mut object: DynamicObject, keeps: bool) -> bool {
+    pub(crate) fn see(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) -> bool {
+        self.take_in(key, object, keeps, false)
+    }
+
+    /// Takes in an object that was read because its content was not known. It is now, until it is
+    /// settled again: the next look does not read it once more.
+    pub(crate) fn read(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) {
+        self.take_in(key, object, keeps, keeps);
+    }
+
+    fn take_in(
+        &mut self,
+        key: ObjectKey,
+        mut object: DynamicObject,
+        keeps: bool,
+        keeps_known: bool,
+    ) -> bool {
         object.metadata.managed_fields = None;
         if let Some(data) = object.data.as_object_mut() {
             data.remove("status");
@@ -66,6 +82,9 @@ impl Objects {
             Some(stored) if is_older(&version, &stored.version) && stored.uid == uid => false,
             Some(stored) if stored.digest == digest && stored.uid == uid => {
                 stored.version = version;
+                if keeps_known {
+                    (stored.content, stored.settled) = (Some(content.into_boxed_slice()), None);
+                }
                 false
             }
             _ => {
@@ -199,6 +218,25 @@ mod tests {
         let other = Wished::from([(key(), 8)]);
         assert_eq!(objects.unsettled(&other).unknown, [key()]);
         assert_eq!(objects.unsettled(&Wished::new()).unknown, [key()]);
+    }
+
+    #[test]
+    fn what_was_read_is_known_until_it_is_settled_again() {
+        let mut objects = Objects::default();
+        objects.see(key(), object("2", "a"), true);
+        objects.settle(&key(), "2", 7);
+        let nothing_wished = Wished::new();
+        assert_eq!(objects.unsettled(&nothing_wished).unknown, [key()]);
+        // Older than what the watch told meanwhile.
+        objects.read(key(), object("1", "a"), true);
+        assert_eq!(objects.unsettled(&nothing_wished).unknown, [key()]);
+        objects.read(key(), object("2", "a"), true);
+        assert!(objects.unsettled(&nothing_wished).observed.contains_key(&key()));
+        objects.settle(&key(), "2", 8);
+        assert_eq!(objects.bytes(), 0);
+        // What nobody here compares is not kept.
+        objects.read(key(), object("2", "a"), false);
+        assert_eq!(objects.bytes(), 0);
     }
 
     #[test]

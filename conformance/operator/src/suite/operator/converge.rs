@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use lanyard_desired::OwnedKind;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
@@ -232,6 +233,7 @@ async fn deletion(world: World) -> Result<(), Failed> {
     world.make_cluster(|_| ()).await?;
     world.until_made().await?;
     settle(&running, &world.namespace).await?;
+    running.forget();
     let clusters = world.api(&Kind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
     let namespaces = Api::<Namespace>::all(world.client.clone());
@@ -247,6 +249,15 @@ async fn deletion(world: World) -> Result<(), Failed> {
         Ok(is_going && left == 0)
     })
     .await?;
+    // Settled objects are read once, whatever the number of looks.
+    let kinds = OwnedKind::ALL.map(|kind| format!("/{}", kind.facts().plural));
+    for plural in kinds {
+        let mut reads = running.asked().read(&format!("/namespaces/{}/", world.room()));
+        reads.retain(|line| line.ends_with(&plural));
+        if reads.len() > 1 {
+            return Err(format!("it is read again and again: {reads:?}").into());
+        }
+    }
     expect_same("the cluster waits", clusters.get_opt("harbour").await?.is_some(), true)?;
     finish(&namespaces, &world.room()).await?;
     eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
