@@ -23,7 +23,7 @@
 {{- default (include "lanyard-operator.fullname" .) .Values.serviceAccount.name }}
 {{- end }}
 
-{{/* What the DaemonSet selects by; it can never change. */}}
+{{/* What the Deployment selects by; it can never change. */}}
 {{- define "lanyard-operator.selector" -}}
 app.kubernetes.io/name: {{ include "lanyard-operator.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
