@@ -11,7 +11,6 @@
 
 use std::fmt;
 
-use lanyard_api::HostedCluster;
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
 use lanyard_vocabulary::Component;
 use serde::Serialize;
@@ -45,6 +44,26 @@ pub enum GuestKind {
     AzureMachine,
 }
 
+/// What other operators still have to end, as far as it can be told.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Guests {
+    /// What is there.
+    pub there: Vec<Guest>,
+    /// What could not be asked for.
+    pub unlisted: Vec<Unlisted>,
+}
+
+/// A kind whose objects could not be asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlisted {
+    /// Which kind.
+    pub kind: GuestKind,
+    /// What was tried and what came back.
+    pub error: String,
+    /// What to do next.
+    pub hint: &'static str,
+}
+
 /// What a broken identity leaves behind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leak {
@@ -61,8 +80,10 @@ pub struct Leak {
 /// What the end of a cluster comes to now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parting {
-    /// What is waited for; empty when the objects of the cluster may go.
+    /// What is waited for.
     pub waits_for: Vec<Guest>,
+    /// Kinds of which nobody knows whether there is something to wait for.
+    pub unlisted: Vec<Unlisted>,
     /// Whether somebody said that nobody waits.
     pub is_forced: bool,
     /// What broken identities leave behind.
@@ -92,21 +113,15 @@ const CLEANS_UP: [(Component, Option<&str>); 9] = [
 ///
 /// `status` is the last that is known of the identities; what nobody reported is not called broken.
 /// While one is broken, whatever it would end is not waited for in vain only if the HostedCluster
-/// says so by [`FORCE_ANNOTATION`]: what is left behind costs money, and nobody but a person decides
-/// that.
+/// says so by [`FORCE_ANNOTATION`] (`is_forced`): what is left behind costs money, and nobody but a
+/// person decides that.
 pub fn parting(
     cluster: &ValidatedHostedCluster,
-    wire: &HostedCluster,
     status: Option<&IdentitiesStatus>,
-    guests: &[Guest],
+    guests: Guests,
+    is_forced: bool,
 ) -> Parting {
-    let annotations = wire.metadata.as_ref().and_then(|metadata| metadata.annotations.as_ref());
-    let is_forced = annotations
-        .and_then(|annotations| annotations.get(FORCE_ANNOTATION))
-        .is_some_and(|value| value == "true");
-    let mut waits_for = if is_forced { Vec::new() } else { guests.to_vec() };
-    waits_for.sort();
-    Parting { waits_for, is_forced, leaks: leaks(cluster, status) }
+    Parting { leaks: leaks(cluster, status), ..Parting::of_unusable(guests, is_forced) }
 }
 
 fn leaks(cluster: &ValidatedHostedCluster, status: Option<&IdentitiesStatus>) -> Vec<Leak> {
@@ -138,9 +153,17 @@ impl GuestKind {
 }
 
 impl Parting {
+    /// The end of a cluster that cannot be used: nobody knows what it leaves behind.
+    pub fn of_unusable(guests: Guests, is_forced: bool) -> Self {
+        let guests = if is_forced { Guests::default() } else { guests };
+        let Guests { there: mut waits_for, unlisted } = guests;
+        waits_for.sort();
+        Self { waits_for, unlisted, is_forced, leaks: Vec::new() }
+    }
+
     /// Whether the objects of the cluster may go.
     pub fn may_go(&self) -> bool {
-        self.waits_for.is_empty()
+        self.waits_for.is_empty() && self.unlisted.is_empty()
     }
 
     /// Whether what is waited for may never come, because the identity that ends it is broken.
@@ -152,12 +175,15 @@ impl Parting {
     /// What a person is told, in one line; nothing when there is nothing to tell.
     pub fn message(&self) -> Option<String> {
         let mut parts = Vec::new();
-        if !self.may_go() {
+        if !self.waits_for.is_empty() {
             let guests: Vec<_> =
                 self.waits_for.iter().take(MOST_GUESTS).map(ToString::to_string).collect();
             let more = self.waits_for.len().saturating_sub(MOST_GUESTS);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             parts.push(format!("the end waits for {}{more}", guests.join(", ")));
+        }
+        for Unlisted { kind, error, .. } in &self.unlisted {
+            parts.push(format!("the end waits until every {} can be listed: {error}", kind.name()));
         }
         if !self.leaks.is_empty() {
             let leaks: Vec<_> = self.leaks.iter().map(ToString::to_string).collect();
@@ -171,6 +197,12 @@ impl Parting {
         if self.is_stuck() {
             return Some(format!(
                 "mend the identity, or set the annotation `{FORCE_ANNOTATION}: \"true\"` on the HostedCluster and delete in Azure what stays"
+            ));
+        }
+        if let Some(unlisted) = self.unlisted.first() {
+            return Some(format!(
+                "{}; to end it without looking, set the annotation `{FORCE_ANNOTATION}: \"true\"` on the HostedCluster",
+                unlisted.hint
             ));
         }
         if !self.may_go() {

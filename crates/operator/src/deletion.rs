@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lanyard_desired::deletion::{self, FORCE_ANNOTATION, Parting};
+use lanyard_desired::deletion::{self, Guests, Parting};
 use lanyard_desired::objects::{Owner, cluster_label, is_ours};
 use lanyard_desired::{Change, ObjectKey, ObservedObject, OwnedKind, Pruning, diff};
 use lanyard_kubernetes::ApiError;
@@ -39,6 +39,10 @@ pub(crate) async fn let_go(
     status::tell_parting(context, observed, &parting, applier.fence).await?;
     if !parting.may_go() {
         return Ok(Again::In(LOOK_AGAIN));
+    }
+    let errors = unlisted(observed);
+    if !errors.is_empty() {
+        return Err(ReconcileError::Calls(errors));
     }
     let mut known = context.stores.unsettled(&observed.namespace, &Wished::new());
     let found =
@@ -87,16 +91,24 @@ async fn parting(
     observed: &Observed,
     judgement: &Judgement,
 ) -> Result<Parting, ApiError> {
-    let guests = fetch_guests(context, observed).await?;
-    if let Judgement::Usable(usable) = judgement {
-        let told = observed.previous.as_ref().and_then(|told| told.status.as_ref());
-        return Ok(deletion::parting(&usable.cluster, &usable.wire, told, &guests));
-    }
-    let metadata = observed.cluster.read().ok().and_then(|wire| wire.metadata);
-    let annotations = metadata.and_then(|metadata| metadata.annotations).unwrap_or_default();
-    let is_forced = annotations.get(FORCE_ANNOTATION).is_some_and(|value| value == "true");
-    let waits_for = if is_forced { Vec::new() } else { guests };
-    Ok(Parting { waits_for, is_forced, leaks: Vec::new() })
+    // Whoever forces the end may do so because the lists fail.
+    let is_forced = observed.cluster.is_end_forced;
+    let guests =
+        if is_forced { Guests::default() } else { fetch_guests(context, observed).await? };
+    let Judgement::Usable(usable) = judgement else {
+        return Ok(Parting::of_unusable(guests, is_forced));
+    };
+    let told = observed.previous.as_ref().and_then(|told| told.status.as_ref());
+    Ok(deletion::parting(&usable.cluster, told, guests, is_forced))
+}
+
+/// Why nobody knows whether what comes last is there: its kind was never listed. All else goes with
+/// the namespace.
+fn unlisted(observed: &Observed) -> Vec<ApiError> {
+    let last = [OwnedKind::HostedControlPlane, OwnedKind::Namespace];
+    let unusable = observed.unusable.iter().filter(|(kind, _)| last.contains(kind));
+    let errors = unusable.map(|(_, error)| error.clone());
+    errors.filter(|error| !matches!(error, ApiError::NotServed { .. })).collect()
 }
 
 /// How often somebody looks for what the watch may have missed.

@@ -2,7 +2,7 @@
 
 use kube::Api;
 use kube::api::{DynamicObject, ListParams};
-use lanyard_desired::deletion::{Guest, GuestKind};
+use lanyard_desired::deletion::{Guest, GuestKind, Guests, Unlisted};
 use lanyard_kubernetes::{ApiError, Patience};
 use serde_json::Value;
 
@@ -18,12 +18,13 @@ const GUESTS: [(GuestKind, &str, &str); 3] = [
 ];
 
 /// What other operators still have to end. It is asked for only at the end of a cluster, so nobody
-/// watches it; a kind that is not served has no objects.
+/// watches it; a kind that is not served has no objects. One that the API refuses to list is told
+/// with the rest.
 pub(crate) async fn fetch_guests(
     context: &Context,
     observed: &Observed,
-) -> Result<Vec<Guest>, ApiError> {
-    let mut guests = Vec::new();
+) -> Result<Guests, ApiError> {
+    let mut guests = Guests::default();
     for (kind, api_version, plural) in GUESTS {
         let namespace = match kind {
             GuestKind::NodePool => observed.key.namespace(),
@@ -38,13 +39,26 @@ pub(crate) async fn fetch_guests(
         let found = match context.api.call(Patience::USUAL, action, list).await {
             Ok(found) => found.items,
             Err(ApiError::NotServed { .. }) => continue,
+            Err(error) if is_of_kind(&error) => {
+                let unlisted = Unlisted { kind, error: error.to_string(), hint: error.hint() };
+                guests.unlisted.push(unlisted);
+                continue;
+            }
             Err(error) => return Err(error),
         };
         let ours =
             found.into_iter().filter(|it| kind != GuestKind::NodePool || is_pool(it, observed));
-        guests.extend(ours.map(|it| Guest { kind, name: it.metadata.name.unwrap_or_default() }));
+        guests
+            .there
+            .extend(ours.map(|it| Guest { kind, name: it.metadata.name.unwrap_or_default() }));
     }
     Ok(guests)
+}
+
+/// Whether an error is about the kind: a right that is missing, a webhook that is away. Where the API is
+/// not reached, or asks for patience, nothing could be told either.
+const fn is_of_kind(error: &ApiError) -> bool {
+    matches!(error, ApiError::Refused { retry_after: None, .. })
 }
 
 fn is_pool(pool: &DynamicObject, observed: &Observed) -> bool {

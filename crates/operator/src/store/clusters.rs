@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::DynamicObject;
 use lanyard_api::HostedCluster;
+use lanyard_desired::deletion::FORCE_ANNOTATION;
 use serde_json::{Map, Value};
 
 use crate::queue::Wake;
@@ -19,6 +20,8 @@ pub(crate) struct Cluster {
     pub(crate) generation: Option<i64>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) is_deleting: bool,
+    /// Whether somebody said that its end waits for nobody.
+    pub(crate) is_end_forced: bool,
     pub(crate) finalizers: Vec<String>,
 }
 
@@ -39,6 +42,9 @@ impl Cluster {
         let (uid, generation) = (metadata.uid.clone().unwrap_or_default(), metadata.generation);
         let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
         let is_deleting = metadata.deletion_timestamp.is_some();
+        let annotations = metadata.annotations.as_ref();
+        let forced = annotations.and_then(|all| all.get(FORCE_ANNOTATION));
+        let is_end_forced = forced.is_some_and(|value| value == "true");
         let finalizers = metadata.finalizers.clone().unwrap_or_default();
         let conditions = conditions_of(&object.data, ours);
         if let Some(data) = object.data.as_object_mut() {
@@ -49,7 +55,16 @@ impl Cluster {
             }
         }
         let content = serde_json::to_vec(&object).unwrap_or_default().into_boxed_slice();
-        Self { content, conditions, uid, generation, created, is_deleting, finalizers }
+        Self {
+            content,
+            conditions,
+            uid,
+            generation,
+            created,
+            is_deleting,
+            is_end_forced,
+            finalizers,
+        }
     }
 
     /// The HostedCluster as a typed object.
@@ -132,6 +147,14 @@ mod tests {
         let problem = broken.read().unwrap_err().problem;
         assert!(problem.contains("invalid type"), "{problem}");
         assert!(!problem.contains("line"), "{problem}");
+        // Its end can be forced all the same.
+        let force = |value: &str| {
+            cluster(|it| {
+                it["spec"]["platform"] = json!("planted");
+                it["metadata"]["annotations"] = json!({FORCE_ANNOTATION: value});
+            })
+        };
+        assert!(force("true").is_end_forced && !force("yes").is_end_forced);
         assert_eq!(cluster(|_| ()).read().unwrap().spec.unwrap().infra_id.unwrap(), "harbour-1");
     }
 }

@@ -1,19 +1,26 @@
-//! A kind of another operator whose objects nobody can convert.
+//! Kinds of other operators whose objects cannot be listed: nobody converts them, or they are refused.
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running::{Running, eventually, pause};
+use super::converge::finish;
+use super::running::{Running, classes, eventually, pause};
+use crate::settings::OPERATOR;
 use crate::suite::world::{Kind, World, install};
-use crate::suite::{Stage, trial};
+use crate::suite::{Stage, expect_same, trial};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
-    vec![trial(stage, "operator::a_kind_that_nobody_can_list_keeps_nothing_else_back", unlistable)]
+    vec![
+        trial(stage, "operator::a_kind_that_nobody_can_list_keeps_nothing_else_back", unlistable),
+        trial(stage, "operator::an_end_that_may_not_look_says_so_and_can_be_forced", blind_end),
+    ]
 }
 
 async fn unlistable(world: World) -> Result<(), Failed> {
@@ -49,6 +56,48 @@ async fn unlistable(world: World) -> Result<(), Failed> {
     // Trials that follow must not meet half of it.
     eventually("the definition is gone", async || Ok(definitions.get_opt(NAME).await?.is_none()))
         .await
+}
+
+async fn blind_end(world: World) -> Result<(), Failed> {
+    let without_pools = async || {
+        let roles = Api::<ClusterRole>::all(world.client.clone());
+        let mut role = roles.get(OPERATOR).await?;
+        let is_pool =
+            |rule: &PolicyRule| rule.resources.iter().flatten().any(|it| it == "nodepools");
+        role.rules.iter_mut().for_each(|rules| rules.retain(|rule| !is_pool(rule)));
+        let rules = Patch::Merge(json!({"rules": role.rules}));
+        roles.patch(OPERATOR, &PatchParams::default(), &rules).await?;
+        Ok(())
+    };
+    let running = Running::start_with(&world, |_| (), without_pools).await?;
+    world.make_cluster(|_| ()).await?;
+    world.until_made().await?;
+    let clusters = world.api(&Kind::hosted_cluster());
+    clusters.delete("harbour", &DeleteParams::default()).await?;
+    eventually("the condition says what it waits for, and why", async || {
+        let conditions = world.cluster().await?["status"]["conditions"].as_array().cloned();
+        Ok(conditions.unwrap_or_default().iter().any(|it| {
+            let message = it["message"].as_str().unwrap_or_default();
+            it["type"] == "AzureResourcesCleanedUp"
+                && it["reason"] == "WaitingForOthers"
+                && message.contains("until every NodePool can be listed")
+                && message.contains("403")
+        }))
+    })
+    .await?;
+    expect_same("classes", world.count(&classes()).await?, 9)?;
+    let force = json!({"lanyard.dev/force-deletion": "true"});
+    world.patch_cluster(json!({"metadata": {"annotations": force}})).await?;
+    let namespaces = Api::<Namespace>::all(world.client.clone());
+    eventually("the namespace is on its way out", async || {
+        let namespace = namespaces.get_opt(&world.room()).await?;
+        Ok(namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
+    })
+    .await?;
+    finish(&namespaces, &world.room()).await?;
+    eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
+        .await?;
+    running.end().await
 }
 
 fn identities(version: &str) -> Kind {
