@@ -65,11 +65,6 @@ pub enum Drift {
         /// The version that is mounted.
         mounted: String,
     },
-    /// The process says otherwise than the HostedCluster whether this is managed Azure.
-    ManagedContradiction {
-        /// What the environment of the process says.
-        environment: bool,
-    },
     /// Another hosted cluster has its credential in the same secret.
     SharedCredential {
         /// The field of the HostedCluster.
@@ -119,9 +114,6 @@ pub struct Evidence<'a> {
     pub volumes: &'a [ObservedVolume],
     /// The objects that differ from what was rendered, and are left as they are.
     pub changed: &'a [ChangedObject],
-    /// What the environment of the process (`MANAGED_SERVICE`) says of whether this is managed
-    /// Azure, where it says something.
-    pub environment_is_managed: Option<bool>,
     /// What [`lint_shared_credentials`](crate::lint_shared_credentials) found for this cluster.
     pub shared: &'a [Problem],
     /// How long a rotation may take to reach every pod.
@@ -155,7 +147,6 @@ pub fn find(evidence: &Evidence<'_>, memory: &Memory) -> (Vec<Finding>, Memory) 
     let mut drifts: Vec<_> = std::iter::empty()
         .chain(changed(evidence))
         .chain(mounts(evidence))
-        .chain(contradiction(evidence))
         .chain(shared(evidence))
         .collect();
     drifts.sort();
@@ -189,12 +180,6 @@ fn shared<'a>(evidence: &Evidence<'a>) -> impl Iterator<Item = Drift> + use<'a> 
         field: problem.field.clone(),
         message: problem.message.clone(),
     })
-}
-
-/// A validated cluster is one of managed Azure; the environment may say otherwise.
-fn contradiction(evidence: &Evidence<'_>) -> Option<Drift> {
-    let environment = evidence.environment_is_managed.filter(|is_managed| !is_managed)?;
-    Some(Drift::ManagedContradiction { environment })
 }
 
 /// A mounted credential of a pod that counts.
@@ -286,14 +271,12 @@ impl Drift {
             Self::OtherObjectMounted { .. } => "OtherObjectMounted",
             Self::StaleMount { .. } => "StaleMount",
             Self::OldCertificateInUse { .. } => "OldCertificateInUse",
-            Self::ManagedContradiction { .. } => "ManagedContradiction",
             Self::SharedCredential { .. } => "SharedCredential",
         }
     }
 
     /// Every kind.
-    pub const KINDS: [&str; 6] = [
-        "ManagedContradiction",
+    pub const KINDS: [&str; 5] = [
         "ObjectChanged",
         "OldCertificateInUse",
         "OtherObjectMounted",
@@ -308,7 +291,6 @@ impl Drift {
             Self::OtherObjectMounted { component, pod, .. }
             | Self::StaleMount { component, pod, .. }
             | Self::OldCertificateInUse { component, pod, .. } => format!("{component} in {pod}"),
-            Self::ManagedContradiction { .. } => "MANAGED_SERVICE".to_owned(),
             Self::SharedCredential { field, .. } => field.clone(),
         }
     }
@@ -333,12 +315,6 @@ impl Drift {
             Self::OldCertificateInUse { component, pod, thumbprint, mounted } => format!(
                 "the process in pod `{pod}` uses the older certificate {thumbprint} for {component}, though version {mounted} is mounted"
             ),
-            Self::ManagedContradiction { environment } => {
-                let says = if *environment { "managed" } else { "not managed" };
-                format!(
-                    "MANAGED_SERVICE says that clusters are {says}, and the HostedCluster says otherwise"
-                )
-            }
             Self::SharedCredential { message, .. } => message.clone(),
         }
     }
@@ -358,9 +334,6 @@ impl Drift {
             Self::OldCertificateInUse { .. } => {
                 "restart the pod: its process did not load the file again"
             }
-            Self::ManagedContradiction { .. } => {
-                "set MANAGED_SERVICE=ARO-HCP on this management cluster, or run the cluster elsewhere"
-            }
             Self::SharedCredential { .. } => "give every cluster identities and secrets of its own",
         }
     }
@@ -370,9 +343,7 @@ impl Drift {
         match self {
             Self::StaleMount { .. } | Self::OtherObjectMounted { .. } => reach.longest(),
             Self::OldCertificateInUse { .. } => LOADING,
-            Self::ObjectChanged { .. }
-            | Self::ManagedContradiction { .. }
-            | Self::SharedCredential { .. } => Duration::ZERO,
+            Self::ObjectChanged { .. } | Self::SharedCredential { .. } => Duration::ZERO,
         }
     }
 }

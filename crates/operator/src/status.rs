@@ -18,7 +18,6 @@ use crate::apply::write;
 use crate::context::Context;
 use crate::error::{ReconcileError, WriteError};
 use crate::events;
-use crate::judge::MANAGED_SERVICE;
 use crate::key::ClusterKey;
 use crate::lease::Fence;
 use crate::metrics::Verb;
@@ -155,14 +154,12 @@ fn find_drift(
     heard: &Heard<'_>,
 ) -> (Vec<Finding>, Option<Timestamp>) {
     let ClusterState::Valid(cluster) = heard.state else { return (Vec::new(), None) };
-    let managed = context.settings.managed_service.as_deref();
     let evidence = drift::Evidence {
         cluster,
         now: observed.now,
         pods: &observed.pods,
         volumes: &observed.volumes,
         changed: heard.left,
-        environment_is_managed: managed.map(|service| service == MANAGED_SERVICE),
         shared: &shared(context, &observed.key, cluster),
         reach: context.settings.policy.reach,
     };

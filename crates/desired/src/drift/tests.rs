@@ -19,7 +19,6 @@ struct World {
     pods: Vec<ObservedPod>,
     volumes: Vec<ObservedVolume>,
     changed: Vec<ChangedObject>,
-    environment: Option<bool>,
     shared: Vec<Problem>,
 }
 
@@ -35,7 +34,6 @@ impl World {
             pods: Vec::new(),
             volumes: Vec::new(),
             changed: Vec::new(),
-            environment: Some(true),
             shared: Vec::new(),
         }
     }
@@ -87,7 +85,6 @@ impl World {
                 pods: &self.pods,
                 volumes: &self.volumes,
                 changed: &self.changed,
-                environment_is_managed: self.environment,
                 shared: &self.shared,
                 reach: Reach::default(),
             },
@@ -211,15 +208,6 @@ fn what_was_changed_and_left_is_found_at_once() {
 }
 
 #[test]
-fn an_environment_that_contradicts_the_cluster_is_found_at_once() {
-    for (environment, expected) in [(Some(false), 1), (Some(true), 0), (None, 0)] {
-        let mut world = World::new();
-        world.environment = environment;
-        assert_eq!(world.find(&Memory::default()).0.len(), expected, "{environment:?}");
-    }
-}
-
-#[test]
 fn a_secret_that_two_clusters_name_is_found_at_the_one_it_is_told_of() {
     let other = valid(&wire(&[("/metadata/name".to_owned(), json!("another"))]));
     let world = World::new();
@@ -253,7 +241,6 @@ fn a_restart_neither_forgets_a_finding_nor_finds_it_anew() {
 fn every_kind_is_listed_and_says_what_to_do() {
     let text = || "x".to_owned();
     let all = [
-        Drift::ManagedContradiction { environment: false },
         Drift::ObjectChanged { object: text(), paths: vec![] },
         Drift::OldCertificateInUse {
             component: DISK,

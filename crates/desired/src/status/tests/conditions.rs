@@ -164,14 +164,15 @@ fn a_renewal_that_is_overdue_is_told_while_the_identity_still_works() {
 #[test]
 fn drift_is_listed_in_the_status_and_summed_up() {
     let mut world = World::good();
-    let drift = crate::drift::Drift::ManagedContradiction { environment: false };
+    let (field, message) = ("spec".to_owned(), "another has it, too".to_owned());
+    let drift = crate::drift::Drift::SharedCredential { field, message };
     world.drift.push(Finding { drift, since: noon() });
     let status = world.status();
     assert_eq!(status.drift.len(), 1);
-    assert_eq!(status.drift[0].subject, "MANAGED_SERVICE");
+    assert_eq!(status.drift[0].subject, "spec");
     assert!(status.drift[0].message.contains("; next: "));
     let (status, reason, _) = world.condition(IDENTITIES_IN_STEP);
-    assert_eq!((status.as_str(), reason.as_str()), ("False", "ManagedContradiction"));
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "SharedCredential"));
 }
 
 #[test]
