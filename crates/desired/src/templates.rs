@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use lanyard_vocabulary::Component;
+use lanyard_vocabulary::{ClientId, Component};
 use serde_json::{Map, Value, json};
 
 use crate::problem::Problems;
+use crate::workload::VAULT_READER;
 
 pub(crate) mod claims;
 mod read;
@@ -147,6 +148,27 @@ impl WorkloadTemplates {
     /// The template of a deployment, if it is no canary.
     pub fn deployment(&self, name: &str) -> Option<&Value> {
         self.deployments.get(name)
+    }
+
+    /// What somebody should look at who gives no identity that reads the vault: the components that
+    /// make classes or nodes themselves are not told one. The reference refuses to make
+    /// `capi-provider` then.
+    pub fn lint_vault_reader(&self, reader: Option<ClientId>) -> Problems {
+        let mut problems = Problems::default();
+        let deployments = self.deployments.keys().filter(|_| reader.is_none());
+        for name in deployments {
+            let claims = claims::claims(name).unwrap_or_default();
+            for (container, variables) in claims.variables {
+                if variables.contains(VAULT_READER) {
+                    problems.lint(
+                        format!("deployments.{name}"),
+                        format!("`{container}` is not told {VAULT_READER}, the identity that reads the vault"),
+                        "give --vault-reader",
+                    );
+                }
+            }
+        }
+        problems
     }
 
     /// Whether somebody else makes the deployment.

@@ -81,7 +81,8 @@ pub(crate) fn problem_lines(problems: &Problems) -> String {
     lines.join("\n")
 }
 
-fn line(problem: &Problem) -> String {
+/// A problem with its severity and what to do about it.
+pub(crate) fn line(problem: &Problem) -> String {
     let hint = problem.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
     format!("{}: {problem}{hint}", problem.severity)
 }

@@ -56,6 +56,9 @@ pub(crate) fn run(args: &Args) -> CommandResult {
         render_patches(&desired(&cluster, &names))
     } else {
         let templates = read_templates(args.templates.as_deref())?;
+        for lint in &templates.lint_vault_reader(args.vault_reader) {
+            output::note(&hosted_cluster::line(lint));
+        }
         render(&desired_objects(&cluster, &inputs(args, &wire, &templates)))
     };
     let files = files.map_err(|error| {

@@ -197,3 +197,29 @@ fn a_field_that_is_not_known_is_answered_with_all_that_are() {
         assert!(hint.contains(field), "{field}: {hint}");
     }
 }
+
+#[test]
+fn without_an_identity_that_reads_the_vault_the_components_that_want_it_are_named() {
+    let deployment = |name: &str, container: &str| {
+        format!(
+            "  {name}: {{spec: {{selector: {{matchLabels: {{app: x}}}}, template: {{metadata: {{labels: {{app: x}}}}, spec: {{containers: [{{name: {container}, image: x}}]}}}}}}}}\n"
+        )
+    };
+    let text = format!(
+        "deployments:\n{}{}",
+        deployment("capi-provider", "manager"),
+        deployment("ingress-operator", "ingress-operator"),
+    );
+    let templates = WorkloadTemplates::parse(&text).unwrap();
+    let lints = templates.lint_vault_reader(None);
+    let lints: Vec<_> = lints.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lints,
+        [
+            "deployments.capi-provider: `manager` is not told ARO_HCP_KEY_VAULT_USER_CLIENT_ID, the identity that reads the vault"
+        ]
+    );
+    let reader = "7c1f6a2b-8e40-4e0a-9d53-0f2d1c9e6b47".parse().unwrap();
+    assert_eq!(templates.lint_vault_reader(Some(reader)), Problems::default());
+    assert_eq!(WorkloadTemplates::default().lint_vault_reader(None), Problems::default());
+}

@@ -33,6 +33,9 @@ pub(super) async fn run(args: OperatorArgs, environment: Environment) -> Command
             "the classes name no identity, so the node's own is used"
         );
     }
+    for lint in &settings.templates.lint_vault_reader(settings.vault_reader) {
+        tracing::warn!(hint = lint.hint, "--templates: {lint}");
+    }
     let operator = Operator::new(api, settings, &readiness);
     if args.dry_run {
         return tokio::select! {

@@ -8,6 +8,9 @@ use super::identity::identity;
 use crate::hosted_cluster::{ControlPlaneIdentity, Encryption, EncryptionKey};
 
 const FIELD: &str = "spec.secretEncryption.kms";
+const MANAGED_HSM: &str = "ManagedHSM";
+/// The release from which on the reference reaches a Managed HSM.
+const HSM_SINCE: (u64, u64) = (4, 22);
 
 type KmsIdentity = (Component, ControlPlaneIdentity);
 
@@ -34,7 +37,38 @@ pub(super) fn encryption(
         return None;
     }
     let wire = checker.required(&format!("{FIELD}.azure"), kms.azure.as_ref())?;
+    if wire.key_vault_type.as_deref() == Some(MANAGED_HSM) {
+        lint_release(checker, spec);
+    }
     azure(checker, wire)
+}
+
+/// The reference's operator refuses a Managed HSM before [`HSM_SINCE`], whose plugin cannot reach
+/// one. An image that is named by its digest does not say its version.
+fn lint_release(checker: &mut Checker, spec: &HostedClusterSpec) {
+    // The plugin is part of the control plane.
+    let mut releases = ["controlPlaneRelease", "release"].into_iter();
+    let image = |name: &str| spec.unknown.get(name)?.get("image")?.as_str();
+    let Some((name, image)) = releases.find_map(|name| Some((name, image(name)?))) else {
+        return;
+    };
+    if let Some((major, minor)) = version_of(image).filter(|version| *version < HSM_SINCE) {
+        let (since_major, since_minor) = HSM_SINCE;
+        checker.problems.lint(
+            format!("{}.keyVaultType", Component::Kms.facts().parent.path()),
+            format!(
+                "a Managed HSM needs release {since_major}.{since_minor}.0 or later, and `spec.{name}.image` is {major}.{minor}"
+            ),
+            "take a later release, or keys of a vault",
+        );
+    }
+}
+
+/// The first two numbers of the version in the tag of an image, such as `4.21.3-multi`.
+fn version_of(image: &str) -> Option<(u64, u64)> {
+    let (_, tag) = image.split('@').next()?.rsplit_once(':')?;
+    let mut numbers = tag.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn azure(checker: &mut Checker, azure: &AzureKms) -> Option<(Encryption, KmsIdentity)> {
@@ -53,7 +87,7 @@ fn azure(checker: &mut Checker, azure: &AzureKms) -> Option<(Encryption, KmsIden
     let encryption = Encryption {
         active_key: active?,
         backup_key: backup,
-        managed_hsm: azure.key_vault_type.as_deref() == Some("ManagedHSM"),
+        managed_hsm: azure.key_vault_type.as_deref() == Some(MANAGED_HSM),
         private_access: azure.key_vault_access.as_deref() == Some("Private"),
     };
     Some((encryption, (Component::Kms, identity?)))

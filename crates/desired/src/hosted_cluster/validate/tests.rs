@@ -286,3 +286,27 @@ fn health_probe_annotations_are_checked_as_the_reference_does() {
         assert_eq!(messages, [format!("invalid value for annotation {key}: {value}{ending}")]);
     }
 }
+
+#[test]
+fn a_managed_hsm_before_its_release_is_a_lint() {
+    let hsm = (format!("{KMS}/keyVaultType"), json!("ManagedHSM"));
+    let field = "spec.secretEncryption.kms.azure.keyVaultType";
+    let image = |tag: &str| json!({"image": format!("quay.io:443/ocp/release{tag}")});
+    let cases: [(&str, &[&str]); 7] = [
+        (":4.21.3-multi", &[field]),
+        (":4.9.0", &[field]),
+        (":4.22.0-rc.1-x86_64", &[]),
+        (":4.22.0", &[]),
+        (":5.0.1", &[]),
+        ("@sha256:0123", &[]),
+        (":latest", &[]),
+    ];
+    for (tag, expected) in cases {
+        let found = lints(&[hsm.clone(), ("/spec/release".to_owned(), image(tag))]);
+        assert_eq!(found, expected, "{tag}");
+    }
+    // The control plane may have a release of its own.
+    let control_plane = ("/spec/controlPlaneRelease".to_owned(), image(":4.22.1"));
+    assert_eq!(lints(&[hsm, control_plane]), [""; 0]);
+    assert_eq!(lints(&[("/spec/release".to_owned(), image(":4.21.3"))]), [""; 0]);
+}
