@@ -56,7 +56,7 @@ impl EventBudgets {
 ///
 /// Events are told before the status that they lead to is written, and their names come from the
 /// status that they lead away from. So who is interrupted in between tells none of them twice and
-/// loses none.
+/// loses none. What the API refuses is logged and counted, and lost: the status tells the same.
 pub(crate) async fn tell(
     context: &Context,
     observed: &Observed,

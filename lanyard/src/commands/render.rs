@@ -11,6 +11,7 @@ use lanyard_desired::{
 };
 use lanyard_vocabulary::ClientId;
 
+use super::go_values::GoBool;
 use super::hosted_cluster::{self, problem_lines};
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output;
@@ -35,6 +36,9 @@ pub(crate) struct Args {
     /// How the components run, as for `lanyard operator` [default: a canary for each]
     #[arg(long, value_name = "FILE")]
     templates: Option<PathBuf>,
+    /// Whether mounted volumes follow the vault, as for `lanyard operator`
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
+    rotation: GoBool,
     /// The uid of the HostedControlPlane that owns the objects; without it no owner is written
     #[arg(long, value_name = "UID")]
     owner_uid: Option<String>,
@@ -88,7 +92,7 @@ fn inputs<'a>(
         owner: args.owner_uid.clone().map_or(Owner::Blank, Owner::Known),
         vault_reader: args.vault_reader,
         templates,
-        refresh: VolumeRefresh::Polled,
+        refresh: if args.rotation.0 { VolumeRefresh::Polled } else { VolumeRefresh::AtMount },
         private_router: None,
     }
 }
