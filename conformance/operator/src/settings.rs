@@ -14,8 +14,9 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 use crate::bench::Ground;
+use crate::suite::Stage;
+use crate::suite::chart::Chart;
 use crate::suite::world::{WorldError, client, install};
-use crate::suite::{Chart, Stage};
 
 /// The user as whom the operator signs in: it has the rights of its chart.
 pub(crate) const OPERATOR: &str = "lanyard-operator";

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod canary;
+pub(crate) mod chart;
 mod operator;
 mod preservation;
 mod schema;
@@ -16,6 +17,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
+use self::chart::Chart;
 pub(crate) use self::operator::grant;
 use self::world::World;
 use crate::bench::{self, Ground};
@@ -35,16 +37,6 @@ pub(crate) struct Stage {
     pub(crate) chart: Arc<Chart>,
     /// What is measured on, and other control planes are made from.
     pub(crate) ground: Ground,
-}
-
-/// The objects that the operator's chart renders.
-pub(crate) struct Chart {
-    /// With `role: all`.
-    pub(crate) all: Vec<Value>,
-    /// With `role: identity-only`.
-    pub(crate) identity_only: Vec<Value>,
-    /// With `role: all` and whatever can be switched on.
-    pub(crate) everything: Vec<Value>,
 }
 
 /// Every case of every subject.

@@ -11,35 +11,51 @@ use lanyard_api::CanaryFacts;
 use lanyard_canary::{FactsTeller, PodAnnotation, TellError};
 use lanyard_clock::SystemClock;
 use lanyard_cluster::ControlPlane;
-use lanyard_desired::workload::CANARY_ACCOUNT;
+use lanyard_desired::workload::{CANARY_ACCOUNT, CANARY_ROLE};
 use lanyard_kubernetes::KubernetesApi;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
+use super::chart::{Chart, Use, rights_of};
 use super::world::World;
 use super::{Stage, expect_same, trial};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+    let [first, second] = [(); 2].map(|()| canary_rights(&stage.chart));
     vec![
-        trial(stage, "canary::facts_are_one_key_of_its_own_pod", annotated),
-        trial(stage, "canary::each_of_its_two_verbs_is_needed", verbs),
+        trial(stage, "canary::facts_are_one_key_of_its_own_pod", async move |world| {
+            annotated(world, &first).await
+        }),
+        trial(stage, "canary::each_of_its_two_rights_is_needed", async move |world| {
+            each(world, &second).await
+        }),
     ]
+}
+
+/// The rights that the chart gives canaries.
+fn canary_rights(chart: &Chart) -> Vec<Use> {
+    let is_role = |object: &&Value| {
+        object["kind"] == "ClusterRole" && object["metadata"]["name"] == CANARY_ROLE
+    };
+    let roles = chart.all.iter().filter(is_role);
+    roles.flat_map(rights_of).map(|(right, _names)| right).collect()
 }
 
 const POD: &str = "canary-1";
 
-/// A canary's pod, its account with these verbs for pods, and what it writes with.
+/// A canary's pod, its account with these rights, and what it writes with.
 struct Canary {
     client: Client,
     annotation: PodAnnotation,
 }
 
 impl Canary {
-    async fn make(world: &World, verbs: &[&str]) -> Result<Self, Failed> {
+    async fn make(world: &World, rights: &[&Use]) -> Result<Self, Failed> {
         let namespace = &world.namespace;
         let named = |name: &str| json!({"name": name, "namespace": namespace});
         create::<ServiceAccount>(world, json!({"metadata": named(CANARY_ACCOUNT)})).await?;
-        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
+        let rule = |(group, resource, verb): &&Use| json!({"apiGroups": [group], "resources": [resource], "verbs": [verb]});
+        let rules: Vec<_> = rights.iter().map(rule).collect();
         create::<Role>(world, json!({"metadata": named(CANARY_ACCOUNT), "rules": rules})).await?;
         let role = json!({
             "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": CANARY_ACCOUNT,
@@ -62,17 +78,19 @@ impl Canary {
         let api = KubernetesApi::of_client(client.clone(), SystemClock::shared());
         let annotation = PodAnnotation::new(api, namespace, POD);
         let canary = Self { client, annotation };
-        canary.bound(verbs).await?;
+        canary.bound(rights).await?;
         Ok(canary)
     }
 
     /// Waits until the authorizer knows of the binding, which it hears of by a watch.
-    async fn bound(&self, verbs: &[&str]) -> Result<(), Failed> {
+    async fn bound(&self, rights: &[&Use]) -> Result<(), Failed> {
         let clock = SystemClock::shared();
+        let may_get = rights.iter().any(|(_, _, verb)| verb == "get");
         for _ in 0..100 {
-            let known = match verbs {
-                ["patch"] => !is_refused(&self.annotation.apply_facts(&facts("disk")).await),
-                _ => !is_refused(&self.annotation.fetch_facts().await),
+            let known = if may_get {
+                !is_refused(&self.annotation.fetch_facts().await)
+            } else {
+                !is_refused(&self.annotation.apply_facts(&facts("disk")).await)
             };
             if known {
                 return Ok(());
@@ -119,8 +137,8 @@ fn is_refused<T>(outcome: &Result<T, TellError>) -> bool {
     outcome.as_ref().is_err_and(|error| error.message.contains("HTTP 403"))
 }
 
-async fn annotated(world: World) -> Result<(), Failed> {
-    let canary = Canary::make(&world, &["get", "patch"]).await?;
+async fn annotated(world: World, rights: &[Use]) -> Result<(), Failed> {
+    let canary = Canary::make(&world, &rights.iter().collect::<Vec<_>>()).await?;
     expect_same("the facts before", canary.annotation.fetch_facts().await?, None)?;
     canary.annotation.apply_facts(&facts("disk")).await?;
     canary.annotation.apply_facts(&facts("file")).await?;
@@ -155,14 +173,22 @@ async fn annotated(world: World) -> Result<(), Failed> {
     refused(status.err())
 }
 
-async fn verbs(world: World) -> Result<(), Failed> {
-    for missing in ["get", "patch"] {
-        let held: Vec<_> = ["get", "patch"].into_iter().filter(|verb| *verb != missing).collect();
+/// A right without which everything goes on is one too many.
+async fn each(world: World, rights: &[Use]) -> Result<(), Failed> {
+    expect_same("how many rights there are", rights.len(), 2)?;
+    for missing in rights {
+        let held: Vec<_> = rights.iter().filter(|right| *right != missing).collect();
         let canary = Canary::make(&world, &held).await?;
         let looked = canary.annotation.fetch_facts().await;
-        expect_same("a look is refused", is_refused(&looked), missing == "get")?;
         let wrote = canary.annotation.apply_facts(&facts("disk")).await;
-        expect_same("a write is refused", is_refused(&wrote), missing == "patch")?;
+        let refused = (is_refused(&looked), is_refused(&wrote));
+        let expected = (missing.2 == "get", missing.2 == "patch");
+        expect_same(
+            &format!("a look and a write are refused without {missing:?}"),
+            refused,
+            expected,
+        )?;
+        expect_same("one of them is", refused.0 != refused.1, true)?;
         for error in [looked.err(), wrote.err()].into_iter().flatten() {
             let says = error.hint.contains("get and patch pods");
             expect_same("the hint names the verbs", says, true)?;

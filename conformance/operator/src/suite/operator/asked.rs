@@ -19,9 +19,7 @@ use tower::{Layer, Service};
 
 use super::running::{PACE, pause};
 use crate::settings::OPERATOR;
-
-/// A right that was made use of: API group, resource with its subresource, verb.
-pub(super) type Use = (String, String, String);
+use crate::suite::chart::Use;
 
 /// What an operator asked, and whether its way to the API server is open.
 #[derive(Clone, Default)]

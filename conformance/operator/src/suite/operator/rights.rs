@@ -14,9 +14,10 @@ use lanyard_operator::rights::{Right, cluster_rights, namespace_rights, owner_ri
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::asked::{Asked, Use};
+use super::asked::Asked;
 use super::converge::finish;
 use super::running::{Running, eventually, leases, settle};
+use crate::suite::chart::{Use, rights_of};
 use crate::suite::world::{Kind, World, ensure_namespace, install};
 use crate::suite::{Stage, trial};
 
@@ -90,30 +91,10 @@ fn given(objects: &[Value]) -> BTreeSet<Given> {
         let [kind, name] = [&object["kind"], &object["metadata"]["name"]]
             .map(|text| text.as_str().unwrap_or_default().to_owned());
         if bound.contains(&(kind, name)) {
-            given.extend(rights_of(object).map(|(used, names)| (scope, used, names)));
+            given.extend(rights_of(object).into_iter().map(|(used, names)| (scope, used, names)));
         }
     }
     given
-}
-
-/// The rights that a role gives, and of which objects alone.
-pub(crate) fn rights_of(role: &Value) -> impl Iterator<Item = (Use, Vec<String>)> {
-    let texts = |value: &Value| -> Vec<String> {
-        let items = value.as_array().into_iter().flatten();
-        items.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let mut rights = Vec::new();
-    for rule in role["rules"].as_array().into_iter().flatten() {
-        for group in texts(&rule["apiGroups"]) {
-            for resource in texts(&rule["resources"]) {
-                for verb in texts(&rule["verbs"]) {
-                    let used = (group.clone(), resource.clone(), verb);
-                    rights.push((used, texts(&rule["resourceNames"])));
-                }
-            }
-        }
-    }
-    rights.into_iter()
 }
 
 fn same<T: Ord + Debug>(what: &str, is: &BTreeSet<T>, should: &BTreeSet<T>) -> Result<(), Failed> {
