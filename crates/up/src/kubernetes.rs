@@ -15,6 +15,7 @@
 mod api_server;
 mod board;
 mod container;
+mod directory;
 mod error;
 mod node_plugin;
 mod pods;
@@ -23,6 +24,7 @@ mod rotation;
 mod sightings;
 mod site;
 mod told;
+mod watched;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The road by way of a Kubernetes API: built, walked, rotated on, cleared away.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +14,9 @@ use lanyard_desired::forecast::Policy;
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_emulator::Emulator;
-use lanyard_kubelet::{DriverObject, Kubelet, OpaqueTokens, Settings, VolumeKey};
+use lanyard_kubelet::{DriverObject, Kubelet, OpaqueTokens, Settings};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
-use lanyard_node::Mount;
-use lanyard_operator::{Operator, OperatorSettings, Role};
+use lanyard_operator::{ClusterKey, Operator, OperatorSettings, Role};
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::{Component, Hop};
 use serde_json::json;
@@ -28,13 +27,14 @@ use tokio::task::JoinSet;
 use super::KubernetesOptions;
 use super::api_server::{ApiServer, UP};
 use super::board::{Board, Rooms};
+use super::directory;
 use super::error::KubernetesRoadError;
 use super::node_plugin::{self, DRIVER, NodeSite, ended};
 use super::pods::{Pods, PodsParts};
 use super::rotation;
 use super::sightings::Sightings;
 use super::site::Site;
-use super::told::{Account, Told};
+use super::watched::Watched;
 use crate::azure_end::AzureEnd;
 use crate::control::Control;
 use crate::hops;
@@ -49,7 +49,7 @@ use crate::roadbed::RoadError;
 /// The road by way of a Kubernetes API, with the local Azure at its end.
 #[derive(Debug)]
 pub struct KubernetesRoad {
-    azure: Arc<AzureEnd>,
+    azure: AzureEnd,
     emulator: Emulator,
     server: ApiServer,
     site: Site,
@@ -79,7 +79,7 @@ impl KubernetesRoad {
     ) -> Result<Self, RoadError> {
         let cluster = &options.cluster;
         let place = ApiServer::check(&kubernetes.server, || Site::wanted(cluster)).await?;
-        let directory = make_directory(options.directory.as_deref())?;
+        let directory = directory::make(options.directory.as_deref())?;
         let (azure, emulator) = AzureEnd::start(options, Arc::clone(&clock)).await?;
         let server = ApiServer::open(place, &clock).await?;
         let api = server.connect(UP, &clock).await?;
@@ -89,7 +89,7 @@ impl KubernetesRoad {
         let kubelet = Kubelet::with(directory.path(), Arc::clone(&clock), settings, tokens);
         kubelet.apply(DriverObject::new(DRIVER));
         Ok(Self {
-            azure: Arc::new(azure),
+            azure,
             emulator,
             server,
             site,
@@ -115,11 +115,12 @@ impl KubernetesRoad {
     /// Where the server does not take what is made there, or a part cannot be built. What is
     /// wrong with a component is in the report.
     pub async fn walk(&mut self) -> Result<(), RoadError> {
-        self.begin().await?;
-        let Some(board) = self.board.clone() else { return Ok(()) };
-        let components: Vec<_> = self.components().collect();
-        let mut sightings = Sightings::begin(self.azure.clock.monotonic());
+        self.site.make_ground().await?;
+        // First of all: nobody may look after one of this name that is somebody else's.
         self.site.make_cluster(self.server.url()).await?;
+        let mut sightings = Sightings::begin(self.azure.clock.monotonic());
+        let board = self.begin().await?;
+        let components: Vec<_> = self.components().collect();
         self.watch(&board, &components, &mut sightings).await;
         let mut reports = Vec::new();
         for component in components {
@@ -134,8 +135,11 @@ impl KubernetesRoad {
     pub async fn rotate(&mut self) {
         let Some(board) = self.board.clone() else { return };
         let components: Vec<_> = self.components().collect();
-        let watched = Watched { road: self, board: &board };
-        let readers = ReaderLoop::start(&watched.files(&components));
+        let watched = self.watched(&board);
+        // What never arrived has no file that could be torn.
+        let proven = components.iter().copied();
+        let proven: Vec<_> = proven.filter(|it| watched.thumbprint(*it).is_some()).collect();
+        let readers = ReaderLoop::start(&watched.files(&proven));
         let rotation = match Control::new(self.emulator.address()) {
             Ok(control) => rotation::rotate_all(&watched, &control, &components).await,
             Err(error) => {
@@ -205,7 +209,7 @@ impl KubernetesRoad {
         self.node_parts.shutdown().await;
         self.watches.shutdown().await;
         self.emulator.shutdown().await;
-        unmount_rest(self.directory.path())?;
+        directory::unmount_rest(self.directory.path())?;
         self.directory.close().map_err(CloseError::Directory)?;
         Ok(left?)
     }
@@ -216,9 +220,8 @@ impl KubernetesRoad {
         components.into_iter()
     }
 
-    /// Makes the ground and starts every part.
-    async fn begin(&mut self) -> Result<(), RoadError> {
-        self.site.make_ground().await?;
+    /// Makes our node and starts every part.
+    async fn begin(&mut self) -> Result<Board, RoadError> {
         self.site.make_node().await?;
         let clock = Arc::clone(&self.azure.clock);
         let api = self.server.connect(UP, &clock).await?;
@@ -243,8 +246,8 @@ impl KubernetesRoad {
         self.parts.spawn(pods.run(self.end.subscribe()));
         let api = self.server.connect(OPERATOR, &clock).await?;
         self.begin_operator(api);
-        self.board = Some(board);
-        Ok(())
+        self.board = Some(board.clone());
+        Ok(board)
     }
 
     async fn begin_node(&mut self, clock: &SharedClock) -> Result<(), RoadError> {
@@ -290,8 +293,15 @@ impl KubernetesRoad {
             policy: Policy::default(),
             instance: self.site.node(),
         };
-        let operator = Operator::new(api, settings, &Readiness::default());
+        let cluster = &self.azure.cluster;
+        let key = ClusterKey::of(&cluster.namespace, &cluster.name);
+        let operator = Operator::new(api, settings, &Readiness::default()).only_for(key);
         self.parts.spawn(operator.run(ended(self.end.subscribe())));
+    }
+
+    fn watched<'a>(&'a self, board: &'a Board) -> Watched<'a> {
+        let (azure, kubelet) = (&self.azure, &self.kubelet);
+        Watched { azure, kubelet, board, server: self.server.url() }
     }
 
     /// Looks at the board until every component has settled, or for as long as anybody waits.
@@ -300,7 +310,7 @@ impl KubernetesRoad {
         let began = clock.monotonic();
         let mut changes = board.changes();
         loop {
-            let told = Watched { road: self, board };
+            let told = self.watched(board);
             for component in components {
                 sightings.see(*component, told.account(*component), clock.monotonic());
             }
@@ -329,9 +339,9 @@ impl KubernetesRoad {
         if let Some(failure) = account.failure {
             return sightings.report(component, Some(failure), None);
         }
-        let watched = Watched { road: self, board };
+        let watched = self.watched(board);
         if !account.is_settled {
-            let failure = watched.overdue(component, &account);
+            let failure = watched.overdue(component, &account, PATIENCE);
             return sightings.report(component, Some(failure), None);
         }
         let clock = &self.azure.clock;
@@ -371,8 +381,8 @@ impl KubernetesRoad {
         let left =
             |left: String| KubernetesRoadError::Left { server: self.server.url().to_owned(), left };
         let is_over = || clock.monotonic().saturating_sub(began) > SERVER_END;
-        self.site.delete_cluster().await?;
-        while self.site.has_cluster().await? {
+        // Again each time: what was on its way when the walk broke off may arrive late.
+        while self.site.delete_cluster().await? {
             if is_over() {
                 let cluster = &self.azure.cluster;
                 return Err(left(format!("HostedCluster {}/{}", cluster.namespace, cluster.name)));
@@ -395,116 +405,6 @@ impl KubernetesRoad {
         while self.kubelet.volumes() > 0 {
             self.azure.clock.sleep(LOOK_EVERY).await;
         }
-    }
-}
-
-/// The board with what is needed to read it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Watched<'a> {
-    road: &'a KubernetesRoad,
-    board: &'a Board,
-}
-
-impl Watched<'_> {
-    pub(super) fn clock(&self) -> &SharedClock {
-        &self.road.azure.clock
-    }
-
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.board.changes()
-    }
-
-    /// The certificate that the canary of a component proves with.
-    pub(super) fn thumbprint(&self, component: Component) -> Option<String> {
-        self.read(component, |told| told.proven_thumbprint())
-    }
-
-    fn account(&self, component: Component) -> Account {
-        self.read(component, |told| told.account())
-    }
-
-    fn overdue(&self, component: Component, account: &Account) -> (Hop, Failure) {
-        self.read(component, |told| told.overdue(account, PATIENCE.as_secs()))
-    }
-
-    fn read<T>(&self, component: Component, read: impl FnOnce(Told<'_>) -> T) -> T {
-        let cluster = &self.road.azure.cluster;
-        let class = self.board.class(component.facts().secret_provider_class);
-        let (pods, volumes) = (self.board.pods(), self.board.volumes());
-        let events = self.board.events();
-        let identity = self.board.identity(&cluster.name, component);
-        read(Told {
-            cluster,
-            component,
-            server: self.road.server.url(),
-            class: class.as_deref(),
-            pods: &pods,
-            volumes: &volumes,
-            events: &events,
-            identity: identity.as_ref(),
-        })
-    }
-
-    /// The files that the first consumers of these components read.
-    fn files(&self, components: &[Component]) -> Vec<PathBuf> {
-        let pods = self.board.pods();
-        let file = |component: &Component| {
-            let consumer = component.consumers().first()?;
-            let identity = self.road.azure.cluster.identities.get(component)?;
-            let pod = pods.iter().find(|pod| {
-                let owners = pod.metadata.owner_references.iter().flatten();
-                let mut owners = owners.filter(|owner| owner.controller == Some(true));
-                pod.metadata.deletion_timestamp.is_none()
-                    && owners.any(|owner| owner.name == consumer.deployment)
-            })?;
-            let key = VolumeKey::new(pod.metadata.uid.clone()?, consumer.volume);
-            Some(self.road.kubelet.target(&key).join(identity.secret_name.as_str()))
-        };
-        components.iter().filter_map(file).collect()
-    }
-}
-
-/// A directory of our own, in which mounting is allowed.
-fn make_directory(chosen: Option<&Path>) -> Result<TempDir, RoadError> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("lanyard-up-");
-    let directory = match chosen {
-        Some(chosen) => std::fs::create_dir_all(chosen)
-            .and_then(|()| chosen.canonicalize())
-            .and_then(|chosen| builder.tempdir_in(chosen)),
-        None => builder.tempdir(),
-    };
-    let directory = directory.map_err(RoadError::Directory)?;
-    node_plugin::make_directories(directory.path()).map_err(RoadError::Directory)?;
-    // It is tried where nothing depends on it.
-    let trial = directory.path().join("trial");
-    std::fs::create_dir(&trial).map_err(RoadError::Directory)?;
-    let mount = Mount::tmpfs(&trial, TRIAL_SIZE).map_err(KubernetesRoadError::Mounts)?;
-    mount.unmount().map_err(KubernetesRoadError::Mounts)?;
-    std::fs::remove_dir(&trial).map_err(RoadError::Directory)?;
-    Ok(directory)
-}
-
-/// Unmounts what the kubelet did not: a mount outlives the process, and it holds a private key.
-fn unmount_rest(kubelet: &Path) -> Result<(), CloseError> {
-    for pod in entries(&kubelet.join("pods"))? {
-        for volume in entries(&pod.join("volumes").join("kubernetes.io~csi"))? {
-            if let Some(mount) = Mount::find(&volume.join("mount"))? {
-                mount.unmount()?;
-            }
-        }
-    }
-    Ok(())
-}
-
-fn entries(directory: &Path) -> Result<Vec<PathBuf>, CloseError> {
-    match std::fs::read_dir(directory) {
-        Ok(entries) => Ok(entries
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<_, _>>()
-            .map_err(CloseError::Directory)?),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(CloseError::Directory(error)),
     }
 }
 
@@ -540,4 +440,3 @@ const BEAT_EVERY: Duration = Duration::from_secs(10);
 /// How often a canary makes its call.
 const CANARY_INTERVAL: &str = "5s";
 const WORKERS: usize = 4;
-const TRIAL_SIZE: u64 = 64 * 1024;

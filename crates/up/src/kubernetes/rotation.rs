@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lanyard_vocabulary::Component;
 
-use super::road::Watched;
+use super::watched::Watched;
 use crate::control::Control;
 use crate::report::{Failure, RotationReport, millis};
 

@@ -143,14 +143,9 @@ impl Site {
         Err(KubernetesRoadError::Exists { name, server: server.to_owned() })
     }
 
-    /// Deletes the HostedCluster, if it is of this run.
-    pub(super) async fn delete_cluster(&self) -> Result<(), ApiError> {
-        self.take_away(&self.clusters(), &self.cluster).await.map(|_was_there| ())
-    }
-
-    /// Whether the HostedCluster of this run is still there.
-    pub(super) async fn has_cluster(&self) -> Result<bool, ApiError> {
-        Ok(self.find_ours(&self.clusters(), &self.cluster).await?.is_some())
+    /// Deletes the HostedCluster, if it is of this run; returns whether it was still there.
+    pub(super) async fn delete_cluster(&self) -> Result<bool, ApiError> {
+        self.take_away(&self.clusters(), &self.cluster).await
     }
 
     /// Takes the rest away, once the HostedCluster is gone. A definition stays where others have

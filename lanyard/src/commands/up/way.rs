@@ -77,6 +77,6 @@ impl Way {
     }
 
     pub(super) async fn close(self) -> Result<(), RoadError> {
-        either!(self, road => road.close().await)
+        either!(self, road => Box::pin(road.close()).await)
     }
 }

@@ -63,6 +63,27 @@ impl Given {
         self.kubectl.run(&["get", kinds, "--output=name"]).map_err(chain)
     }
 
+    /// Makes every definition and the namespace, as another manager would.
+    fn define(&self, scene: &Scene<'_>) -> Result<(), Failed> {
+        let definitions = scene.stage.repository.join("charts/lanyard-operator/files/crds");
+        self.kubectl.found("clusters", &definitions.display().to_string()).map_err(chain)
+    }
+
+    /// Makes a HostedCluster of a file, and returns it. A definition is served a moment after it is
+    /// made.
+    async fn make(&self, name: &str, file: &str) -> Result<Value, Failed> {
+        let served = ["customresourcedefinition/hostedclusters.hypershift.openshift.io"];
+        let is_made = |_: &Value| self.kubectl.run(&["apply", "--filename", file]).is_ok();
+        let made = self.kubectl.await_object("a cluster", PATIENCE, &served, is_made).await;
+        drop(made.map_err(chain)?);
+        self.cluster(name)
+    }
+
+    fn cluster(&self, name: &str) -> Result<Value, Failed> {
+        let name = format!("hostedcluster/{name}");
+        self.kubectl.read(&[&name, "--namespace=clusters"]).map_err(chain)
+    }
+
     fn once<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let mut arguments = vec!["--kubeconfig", &self.kubeconfig, "--once", "--output", "json"];
         arguments.extend(more);
@@ -84,44 +105,49 @@ async fn removed(scene: &Scene<'_>) -> Result<(), Failed> {
 
 async fn untouched(scene: &Scene<'_>) -> Result<(), Failed> {
     let given = Given::start(scene).await?;
-    let definitions = scene.stage.repository.join("charts/lanyard-node/files/crds");
-    given.kubectl.found("clusters", &definitions.display().to_string()).map_err(chain)?;
-    let class = "customresourcedefinition/secretproviderclasses.secrets-store.csi.x-k8s.io";
+    given.define(scene)?;
+    // Somebody else's HostedCluster, which nobody looks after just now.
+    let text = std::fs::read_to_string(&scene.stage.hosted_cluster).map_err(chain)?;
+    let file = scene.beside.path().join("pier.yaml");
+    std::fs::write(&file, text.replacen("name: harbour\n", "name: pier\n", 1)).map_err(chain)?;
+    let pier = given.make("pier", &file.display().to_string()).await?;
+    let definitions = [
+        "secretproviderclasses.secrets-store.csi.x-k8s.io",
+        "hostedclusters.hypershift.openshift.io",
+    ];
+    let names = definitions.map(|name| format!("customresourcedefinition/{name}"));
+    let names = names.iter().map(String::as_str).chain(["namespace/clusters"]);
     let identity = |object: &Value| {
         let metadata = &object["metadata"];
         json!([metadata["uid"], metadata["generation"], metadata["labels"]])
     };
-    let read = |name: &str| given.kubectl.read(&[name]).map_err(chain);
-    let before = [class, "namespace/clusters"].map(|name| read(name).map(|it| identity(&it)));
+    let read = |name: &str| given.kubectl.read(&[name]).map(|it| identity(&it)).map_err(chain);
+    let before: Vec<_> =
+        names.map(|name| Ok((name, read(name)?))).collect::<Result<_, Failed>>()?;
     let all = given.all()?;
     let ended = Ended::of(scene.up(&given.once(&[])))?;
     ended.expect_code(0)?;
     expect_all_good(&ended.report()?)?;
-    for (name, before) in [class, "namespace/clusters"].into_iter().zip(before) {
-        let (before, after) = (before?, identity(&read(name)?));
+    for (name, before) in before {
+        let after = read(name)?;
         expect(before == after, || format!("{name}: {before} became {after}"))?;
     }
+    let after = given.cluster("pier")?;
+    expect(pier == after, || format!("{pier:#}\nbecame\n{after:#}"))?;
     let after = given.all()?;
     expect(all == after, || format!("before:\n{all}\nafter:\n{after}"))
 }
 
 async fn taken(scene: &Scene<'_>) -> Result<(), Failed> {
     let given = Given::start(scene).await?;
-    let definitions = scene.stage.repository.join("charts/lanyard-operator/files/crds");
-    given.kubectl.found("clusters", &definitions.display().to_string()).map_err(chain)?;
+    given.define(scene)?;
     let file = scene.stage.hosted_cluster.display().to_string();
-    let apply = || given.kubectl.run(&["apply", "--filename", &file]);
-    // A definition is served a moment after it is made.
-    let cluster = ["hostedcluster/harbour", "--namespace=clusters"];
-    let served = ["customresourcedefinition/hostedclusters.hypershift.openshift.io"];
-    let is_made = |_: &Value| apply().is_ok();
-    drop(given.kubectl.await_object("a cluster", PATIENCE, &served, is_made).await.map_err(chain)?);
-    let before = given.kubectl.read(&cluster).map_err(chain)?;
+    let before = given.make("harbour", &file).await?;
     let ended = Ended::of(scene.up(&given.once(&[])))?;
     ended.expect_code(2)?;
     let told = "there is a HostedCluster clusters/harbour on https://127.0.0.1";
     expect(ended.stderr.contains(told), || format!("{ended:#?}"))?;
-    let after = given.kubectl.read(&cluster).map_err(chain)?;
+    let after = given.cluster("harbour")?;
     expect(before == after, || format!("{before:#}\nbecame\n{after:#}"))
 }
 
