@@ -11,12 +11,14 @@ use crate::context::Context;
 use crate::judge::Usable;
 use crate::observe::Observed;
 use crate::read::fetch_objects;
-use crate::store::{Wished, wished};
+use crate::store::{Unsettled, Wished, wished};
 
 /// What differs, and what was compared.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     pub(crate) changes: Vec<Change>,
+    /// What is desired and was not known to be so.
+    open: Vec<DesiredObject>,
     /// The versions of what was compared.
     versions: Vec<(ObjectKey, String)>,
     wished: Wished,
@@ -39,15 +41,18 @@ pub(crate) async fn compare(
     known.observed.extend(found.objects);
     // What cannot be read now is left as it is, and everything else goes on.
     desired.retain(|object| !found.unread.contains(&object.key));
-    let versions = known.observed.iter();
-    let versions = versions.map(|(key, it)| (key.clone(), it.resource_version.clone())).collect();
+    let versions = versions_of(&known);
     let open: Vec<_> =
         desired.into_iter().filter(|object| !known.settled.contains(&object.key)).collect();
     let label = cluster_label(observed.key.name());
     let mut changes = diff(&known.observed, &open, pruning(&observed.owner, &label));
     // What is settled is desired: it was left out of the comparison alone.
     changes.retain(|change| !known.settled.contains(change.key()));
-    Comparison { changes, versions, wished, errors: found.errors }
+    Comparison { changes, open, versions, wished, errors: found.errors }
+}
+
+fn versions_of(known: &Unsettled) -> Vec<(ObjectKey, String)> {
+    known.observed.iter().map(|(key, it)| (key.clone(), it.resource_version.clone())).collect()
 }
 
 /// What is desired, without the kinds that cannot be used: what brings their objects is broken, and
@@ -78,9 +83,23 @@ const fn pruning<'a>(owner: &'a Owner, label: &'a str) -> Pruning<'a> {
 
 impl Comparison {
     /// Makes the changes, and remembers what needs none.
-    pub(crate) async fn apply(self, observed: &Observed, applier: Applier<'_>) -> Applied {
+    pub(crate) async fn apply(mut self, observed: &Observed, applier: Applier<'_>) -> Applied {
         self.settle(observed, applier);
-        applier.apply(self.changes).await
+        let applied = applier.apply(std::mem::take(&mut self.changes)).await;
+        if applied.written > 0 {
+            self.look_again(observed, applier);
+        }
+        applied
+    }
+
+    /// Compares what the answers to the writes told. At the next look the content would still be
+    /// there, and the next look comes after those of all clusters that wait.
+    fn look_again(mut self, observed: &Observed, applier: Applier<'_>) {
+        let known = applier.stores.unsettled(&observed.namespace, &self.wished);
+        self.open.retain(|object| !known.settled.contains(&object.key));
+        self.changes = diff(&known.observed, &self.open, Pruning::Never);
+        self.versions = versions_of(&known);
+        self.settle(observed, applier);
     }
 
     /// Remembers what is as it should be.

@@ -59,7 +59,7 @@ struct Run {
 impl Run {
     /// The peer in its best manner.
     async fn best_of_peer(&mut self) -> Result<Pace, Failed> {
-        let few = (self.scale.clusters / 10).max(1);
+        let few = (self.scale.clusters / 20).max(1);
         // What a server does for the first time takes longer.
         self.peer(Manner::ALL[0], few).await?;
         let mut best: Option<Pace> = None;

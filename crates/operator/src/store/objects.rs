@@ -53,6 +53,10 @@ impl Objects {
     /// Takes in an object as it is now, with its content where that is of use. Tells whether
     /// anything about it is new.
     pub(crate) fn see(&mut self, key: ObjectKey, object: DynamicObject, keeps: bool) -> bool {
+        // What we write comes twice: as the answer and with the watch.
+        if self.0.get(&key).is_some_and(|stored| stored.is(&object)) {
+            return false;
+        }
         self.take_in(key, object, keeps, false)
     }
 
@@ -147,6 +151,12 @@ impl Objects {
 }
 
 impl Stored {
+    /// Whether this is the very version of an object that is known.
+    fn is(&self, object: &DynamicObject) -> bool {
+        object.metadata.uid.as_deref() == Some(&self.uid)
+            && object.metadata.resource_version.as_deref() == Some(&self.version)
+    }
+
     fn observed(&self) -> Option<ObservedObject> {
         let mut value: Value = serde_json::from_slice(self.content.as_ref()?).ok()?;
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
