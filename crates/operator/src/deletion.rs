@@ -19,7 +19,7 @@ use crate::read::fetch_objects;
 use crate::status;
 use crate::store::Wished;
 
-/// Takes away what was made for a cluster that goes, or that is of another kind now.
+/// Takes away what was made for a cluster that goes.
 ///
 /// Workloads go before what they mount, then the control plane, then its namespace. Each look does
 /// what can be done now; the watches tell when the next one can.
@@ -31,9 +31,6 @@ pub(crate) async fn let_go(
 ) -> Result<Again, ReconcileError> {
     if !finalizer::is_held(observed) {
         return Ok(Again::OnChange);
-    }
-    if let Judgement::NotOurs(kind) = judgement {
-        tracing::info!(cluster = %observed.key, "letting go: this is {kind}");
     }
     let parting = parting(context, observed, judgement).await?;
     status::tell_parting(context, observed, &parting, applier.fence).await?;

@@ -7,6 +7,7 @@ use lanyard_desired::{
 };
 use serde_json::Value;
 
+use crate::finalizer;
 use crate::key::ClusterKey;
 use crate::observe::Observed;
 use crate::settings::OperatorSettings;
@@ -17,7 +18,7 @@ pub const MANAGED_SERVICE: &str = "ARO-HCP";
 /// What a HostedCluster is to us.
 #[derive(Debug, Clone)]
 pub(crate) enum Judgement {
-    /// A cluster of another kind: nothing is made for it or written about it.
+    /// A cluster of another kind for which nothing was made: nothing is written about it.
     NotOurs(HostedClusterKind),
     /// Ours, and it cannot be used: it is told so, and everything stays as it is.
     Unusable(Problems),
@@ -49,16 +50,16 @@ pub(crate) fn judge(observed: &Observed, settings: &OperatorSettings) -> Judgeme
     let wire = match observed.cluster.read() {
         Ok(wire) => wire,
         Err(unreadable) => {
-            let platform = unreadable.platform.filter(|platform| platform != "Azure");
-            return match platform {
-                Some(other) => Judgement::NotOurs(HostedClusterKind::OtherPlatform(other)),
+            let other = unreadable.platform.as_deref();
+            return match other.and_then(HostedClusterKind::of_other_platform) {
+                Some(kind) => other_kind(observed, kind),
                 None => unusable("", &unreadable.problem, "see the field types of the API"),
             };
         }
     };
     let cluster = match validate(&wire) {
         Ok(validated) => validated.hosted_cluster,
-        Err(ValidateError::OtherKind(kind)) => return Judgement::NotOurs(kind),
+        Err(ValidateError::OtherKind(kind)) => return other_kind(observed, kind),
         Err(ValidateError::Invalid(problems)) => return Judgement::Unusable(problems),
         Err(error) => return unusable("", &error.to_string(), "see the version of this program"),
     };
@@ -71,13 +72,25 @@ pub(crate) fn judge(observed: &Observed, settings: &OperatorSettings) -> Judgeme
         );
         let hint = "set MANAGED_SERVICE=ARO-HCP where the operator runs, or give the cluster to \
                     another management cluster";
-        return unusable(AUTHENTICATION_TYPE, &message, hint);
+        return unusable(HostedClusterKind::ManagedAzure.field(), &message, hint);
     }
     if let Some(other) = observed.tenant.as_ref().filter(|tenant| **tenant != observed.key) {
         return taken(observed, other);
     }
     let pause = pause(&wire, observed.now);
     Judgement::Usable(Box::new(Usable { wire, cluster, pause }))
+}
+
+/// A cluster of another kind is left alone, unless something was made for it: then somebody changed
+/// what it is, by mistake more often than not, and all that it has would go.
+fn other_kind(observed: &Observed, kind: HostedClusterKind) -> Judgement {
+    if !finalizer::is_held(observed) && observed.owner.uid().is_none() {
+        return Judgement::NotOurs(kind);
+    }
+    let message =
+        format!("this is {kind}; it was a cluster of managed Azure, and what was made stays");
+    let hint = "set the field back, or delete the HostedCluster and make another one";
+    unusable(kind.field(), &message, hint)
 }
 
 /// Two clusters come to one namespace, such as `a-b/c` and `a/b-c`.
@@ -112,14 +125,96 @@ fn pause(wire: &HostedCluster, now: Timestamp) -> Pause {
 }
 
 const GO_TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
-const AUTHENTICATION_TYPE: &str =
-    "spec.platform.azure.azureAuthenticationConfig.azureAuthenticationConfigType";
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use kube::api::DynamicObject;
+    use lanyard_desired::forecast::Policy;
+    use lanyard_desired::objects::{Owner, VolumeRefresh};
+    use lanyard_vocabulary::Hop;
     use serde_json::json;
 
     use super::*;
+    use crate::finalizer::FINALIZER;
+    use crate::settings::Role;
+    use crate::store::Cluster;
+
+    const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
+    const TYPE: &str = "/spec/platform/type";
+    const AUTHENTICATION: &str =
+        "/spec/platform/azure/azureAuthenticationConfig/azureAuthenticationConfigType";
+
+    /// The example with a value at a pointer.
+    fn observed(pointer: &str, value: Value) -> Observed {
+        let wire = HostedCluster::parse_yaml(EXAMPLE).unwrap();
+        let mut object = serde_json::to_value(wire).unwrap();
+        *object.pointer_mut(pointer).unwrap() = value;
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        Observed {
+            key: ClusterKey::of("clusters", "harbour"),
+            cluster: Cluster::of(object, &[]),
+            namespace: "clusters-harbour".to_owned(),
+            tenant: None,
+            owner: Owner::NotYet,
+            pods: Vec::new(),
+            volumes: Vec::new(),
+            classes: None,
+            unusable: Vec::new(),
+            previous: None,
+            now: at("2026-01-02T00:00:00Z"),
+        }
+    }
+
+    fn settings() -> OperatorSettings {
+        OperatorSettings {
+            role: Role::All,
+            workers: 1,
+            leases: None,
+            vault_reader: None,
+            managed_service: None,
+            templates: Arc::default(),
+            refresh: VolumeRefresh::default(),
+            proves: Hop::Granted,
+            policy: Policy::default(),
+            instance: "operator".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_cluster_for_which_something_was_made_stays_ours_whatever_it_says_it_is() {
+        let changes = [
+            (TYPE, "AWS", "spec.platform.type"),
+            (AUTHENTICATION, "WorkloadIdentities", HostedClusterKind::SelfManagedAzure.field()),
+        ];
+        for (pointer, value, field) in changes {
+            let never = observed(pointer, json!(value));
+            assert!(matches!(judge(&never, &settings()), Judgement::NotOurs(_)), "{value}");
+            let mut held = never.clone();
+            held.cluster.finalizers = vec![FINALIZER.to_owned()];
+            let made = Observed { owner: Owner::Known("u".to_owned()), ..never };
+            for once_ours in [held, made] {
+                let judgement = judge(&once_ours, &settings());
+                let Judgement::Unusable(problems) = judgement else { panic!("{judgement:?}") };
+                let problem = problems.iter().next().unwrap();
+                assert_eq!((problem.field.as_str(), problem.severity), (field, Severity::Error));
+                assert!(problem.message.contains("what was made stays"), "{}", problem.message);
+            }
+        }
+    }
+
+    #[test]
+    fn a_platform_that_is_misspelled_or_whose_block_cannot_be_read_is_ours_to_tell() {
+        let misspelled = observed(TYPE, json!("azure"));
+        assert!(matches!(judge(&misspelled, &settings()), Judgement::Unusable(_)));
+        let mut unreadable = observed("/spec/platform/azure", json!("text"));
+        assert!(matches!(judge(&unreadable, &settings()), Judgement::Unusable(_)));
+        unreadable = observed("/spec/platform", json!({"type": "AWS", "azure": "text"}));
+        assert!(matches!(judge(&unreadable, &settings()), Judgement::NotOurs(_)));
+        unreadable.cluster.finalizers = vec![FINALIZER.to_owned()];
+        assert!(matches!(judge(&unreadable, &settings()), Judgement::Unusable(_)));
+    }
 
     fn at(text: &str) -> Timestamp {
         text.parse().unwrap()

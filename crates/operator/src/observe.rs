@@ -22,7 +22,7 @@ pub(crate) struct Observed {
     pub(crate) namespace: String,
     /// Whose control plane the namespace is for.
     pub(crate) tenant: Option<ClusterKey>,
-    /// The HostedControlPlane.
+    /// The HostedControlPlane, if it was made here.
     pub(crate) owner: Owner,
     pub(crate) pods: Vec<ObservedPod>,
     pub(crate) volumes: Vec<ObservedVolume>,

@@ -30,7 +30,7 @@ pub(crate) async fn reconcile(
     let Context { api, stores, metrics, .. } = context;
     let applier = Applier { api, stores, metrics, fence };
     let judgement = judge(&observed, &context.settings);
-    if observed.cluster.is_deleting || matches!(judgement, Judgement::NotOurs(_)) {
+    if observed.cluster.is_deleting {
         return deletion::let_go(context, &observed, &judgement, applier).await;
     }
     match &judgement {

@@ -227,8 +227,16 @@ fn is_https(text: &str) -> bool {
 /// The Azure platform of a cluster that is not on another one.
 fn managed_azure(checker: &mut Checker, spec: &HostedClusterSpec) -> Option<AzurePlatform> {
     let platform = spec.platform.as_ref()?;
-    if platform.platform_type.as_deref() == Some("") {
-        checker.problems.error("spec.platform.type", "Required value");
+    let field = "spec.platform.type";
+    match platform.platform_type.as_deref() {
+        Some("") => checker.problems.error(field, "Required value"),
+        // The schema takes it, and HyperShift would take it for another platform.
+        Some(misspelled) if misspelled != kind::AZURE => checker.problems.error_with_hint(
+            field,
+            format!("`{misspelled}` is not a platform; `{}` is", kind::AZURE),
+            format!("write `{}`", kind::AZURE),
+        ),
+        _ => {}
     }
     checker.required(AZURE, platform.azure.clone())
 }

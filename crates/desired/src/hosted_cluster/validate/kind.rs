@@ -27,14 +27,31 @@ impl HostedClusterKind {
     pub fn of(wire: &HostedCluster) -> Self {
         let platform = wire.spec.as_ref().and_then(|spec| spec.platform.as_ref());
         let named = platform.and_then(|platform| platform.platform_type.as_deref());
-        if let Some(other) = named.filter(|name| !matches!(*name, "" | "Azure")) {
-            return Self::OtherPlatform(other.to_owned());
+        if let Some(other) = named.and_then(Self::of_other_platform) {
+            return other;
         }
         let azure = platform.and_then(|platform| platform.azure.as_ref());
         let config = azure.and_then(|azure| azure.authentication.as_ref());
         match config.and_then(|config| config.authentication_type.as_deref()) {
             Some("WorkloadIdentities") => Self::SelfManagedAzure,
             _ => Self::ManagedAzure,
+        }
+    }
+
+    /// The kind of a cluster with this `spec.platform.type`, where that alone decides: nothing for
+    /// Azure, however it is spelled.
+    pub fn of_other_platform(name: &str) -> Option<Self> {
+        let is_azure = name.is_empty() || name.eq_ignore_ascii_case(AZURE);
+        (!is_azure).then(|| Self::OtherPlatform(name.to_owned()))
+    }
+
+    /// The field that says the kind.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::OtherPlatform(_) => "spec.platform.type",
+            Self::ManagedAzure | Self::SelfManagedAzure => {
+                "spec.platform.azure.azureAuthenticationConfig.azureAuthenticationConfigType"
+            }
         }
     }
 
@@ -93,19 +110,22 @@ impl ValidateError {
     }
 }
 
+/// `spec.platform.type` of a cluster on Azure.
+pub(super) const AZURE: &str = "Azure";
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixture::{AZURE, changed};
+    use crate::fixture::{self, changed};
     use crate::hosted_cluster::validate::validate;
 
     #[test]
     fn a_cluster_of_another_kind_is_no_problem_but_an_answer_of_its_own() {
         let platform = ("/spec/platform/type".to_owned(), json!("AWS"));
         let workload = (
-            format!("{AZURE}/azureAuthenticationConfig/azureAuthenticationConfigType"),
+            format!("{}/azureAuthenticationConfig/azureAuthenticationConfigType", fixture::AZURE),
             json!("WorkloadIdentities"),
         );
         // What else is wrong with it does not matter.
@@ -125,12 +145,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_or_misspelled_is_ours_to_tell() {
-        let kind = format!("{AZURE}/azureAuthenticationConfig/azureAuthenticationConfigType");
+        let kind =
+            format!("{}/azureAuthenticationConfig/azureAuthenticationConfigType", fixture::AZURE);
         let cases = [
             ("/spec/platform".to_owned(), json!(null)),
-            (AZURE.to_owned(), json!(null)),
+            (fixture::AZURE.to_owned(), json!(null)),
             (kind, json!("ServicePrincipal")),
             ("/spec/platform/type".to_owned(), json!("")),
+            ("/spec/platform/type".to_owned(), json!("azure")),
+            ("/spec/platform/type".to_owned(), json!("AZURE")),
         ];
         for change in cases {
             let wire = changed(std::slice::from_ref(&change));
@@ -138,6 +161,14 @@ mod tests {
             assert!(matches!(validate(&wire), Err(ValidateError::Invalid(_))), "{change:?}");
         }
         assert!(HostedClusterKind::of(&HostedCluster::default()).is_ours());
+    }
+
+    #[test]
+    fn a_misspelled_platform_is_named_with_the_right_word() {
+        let wire = changed(&[("/spec/platform/type".to_owned(), json!("azure"))]);
+        let Err(ValidateError::Invalid(problems)) = validate(&wire) else { panic!("it is usable") };
+        let told: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["spec.platform.type: `azure` is not a platform; `Azure` is"]);
     }
 
     #[test]
