@@ -57,6 +57,14 @@ pub enum Change {
         /// `metadata.resourceVersion` of what was looked at.
         resource_version: String,
     },
+    /// Somebody else made it, and it is not as it is desired: it is left as it is. Applying to it
+    /// would make it ours, and it would go with the cluster.
+    Foreign {
+        /// The object.
+        object: DesiredObject,
+        /// The fields that differ from what is desired, our labels among them.
+        why: Vec<FieldPath>,
+    },
     /// It is as it should be, or on its way out: nothing is written.
     Keep {
         /// Which object.
@@ -83,14 +91,16 @@ impl Change {
     /// Which object.
     pub const fn key(&self) -> &ObjectKey {
         match self {
-            Self::Create { object } | Self::Apply { object, .. } => &object.key,
+            Self::Create { object } | Self::Apply { object, .. } | Self::Foreign { object, .. } => {
+                &object.key
+            }
             Self::Prune { key, .. } | Self::Keep { key } => key,
         }
     }
 
     /// Whether something is written.
     pub const fn is_write(&self) -> bool {
-        !matches!(self, Self::Keep { .. })
+        !matches!(self, Self::Keep { .. } | Self::Foreign { .. })
     }
 }
 
@@ -127,7 +137,10 @@ fn is_fixed(desired: &DesiredObject, live: &Value) -> bool {
         OwnedKind::RoleBinding => "/roleRef",
         _ => return false,
     };
-    desired.value.pointer(field) != live.pointer(field)
+    let [desired, live] =
+        [&desired.value, live].map(|it| it.pointer(field).unwrap_or(&Value::Null));
+    // An empty list that is not stored is no difference, as anywhere else.
+    !differences(live, desired).is_empty() || !differences(desired, live).is_empty()
 }
 
 fn change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Change {
@@ -139,18 +152,25 @@ fn change(desired: &DesiredObject, observed: Option<&ObservedObject>) -> Change 
     let followed = following(desired, &observed.value);
     let object = followed.as_ref().unwrap_or(desired);
     let why = differences(&observed.value, &object.value);
-    let foreign = whole(object.key.kind)
+    let is_by_right = is_by_right(object, observed);
+    // What others put into an object that is not ours is theirs.
+    let whole = if is_by_right { whole(object.key.kind) } else { &[] };
+    let foreign = whole
         .iter()
         .flat_map(|field| foreign_fields(&observed.value, &object.value, field))
         .collect::<Vec<_>>();
     if why.is_empty() && foreign.is_empty() {
         return keep();
     }
-    if is_fixed(object, &observed.value) && is_by_right(object, observed) {
+    let is_shared = object.key.kind == OwnedKind::Namespace;
+    if !is_by_right && !observed.is_written_here && !is_shared {
+        return Change::Foreign { object: object.clone(), why };
+    }
+    if is_by_right && is_fixed(object, &observed.value) {
         return prune(observed);
     }
     Change::Apply {
-        force: is_by_right(object, observed),
+        force: is_by_right,
         object: object.clone(),
         why,
         foreign,

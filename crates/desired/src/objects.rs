@@ -84,6 +84,9 @@ pub struct ObservedObject {
     pub resource_version: String,
     /// `metadata.uid`.
     pub uid: String,
+    /// Whether a field of it belongs to one of our field managers: it was written here, whatever
+    /// became of its labels.
+    pub is_written_here: bool,
 }
 
 impl Writer {
@@ -96,6 +99,11 @@ impl Writer {
             Self::HostedCluster => "lanyard-hosted-cluster",
             Self::ControlPlane => "lanyard-control-plane",
         }
+    }
+
+    /// Whether a field manager is one of the two.
+    pub fn is_manager(name: &str) -> bool {
+        Self::ALL.iter().any(|writer| writer.field_manager() == name)
     }
 }
 
@@ -128,10 +136,13 @@ impl ObservedObject {
     pub fn of(mut value: Value) -> Option<Self> {
         let key = ObjectKey::of(&value)?;
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
-        metadata.remove("managedFields");
+        let managed_fields = metadata.remove("managedFields");
+        let entries = managed_fields.as_ref().and_then(Value::as_array).into_iter().flatten();
+        let mut managers = entries.filter_map(|it| it.get("manager").and_then(Value::as_str));
+        let is_written_here = managers.any(Writer::is_manager);
         let text = |name: &str| metadata.get(name).and_then(Value::as_str).map(str::to_owned);
         let (resource_version, uid) = (text("resourceVersion")?, text("uid")?);
-        Some(Self { key, value, resource_version, uid })
+        Some(Self { key, value, resource_version, uid, is_written_here })
     }
 
     /// Whether somebody asked the API server to delete it.

@@ -4,8 +4,8 @@ use futures::StreamExt;
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use lanyard_desired::objects::Step;
-use lanyard_desired::{Change, DesiredObject, ObjectKey, OwnedKind, diff::removal_patch};
-use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
+use lanyard_desired::{Change, DesiredObject, ObjectKey, OwnedKind, Writer, diff::removal_patch};
+use lanyard_kubernetes::{ApiError, FieldConflict, KubernetesApi, Patience};
 use serde_json::Value;
 
 use crate::error::WriteError;
@@ -88,7 +88,30 @@ impl Applier<'_> {
             Change::Prune { key, uid, resource_version } => {
                 self.delete(&key, uid, Some(resource_version)).await
             }
+            Change::Foreign { object, .. } => Err(self.contest(&object).await.into()),
             _ => Ok(()),
+        }
+    }
+
+    /// Whose an object is that somebody else made: the API server says it when it is asked what
+    /// applying would do. Nothing is written.
+    async fn contest(self, object: &DesiredObject) -> ApiError {
+        let key = &object.key;
+        let parameters =
+            PatchParams { dry_run: true, ..PatchParams::apply(object.writer.field_manager()) };
+        let patch = Patch::Apply(&object.value);
+        let objects = self.objects(key);
+        let ask = || objects.patch(&key.name, &parameters, &patch);
+        let action = format!("apply {key}, which somebody else made");
+        match self.api.call(Patience::USUAL, action.clone(), ask).await {
+            Ok(answer) => {
+                let managers = answer.metadata.managed_fields.unwrap_or_default();
+                let mut managers = managers.into_iter().filter_map(|entry| entry.manager);
+                let manager = managers.find(|it| !Writer::is_manager(it)).unwrap_or_default();
+                let field = ".metadata.labels".to_owned();
+                ApiError::Conflict { action, conflicts: vec![FieldConflict { manager, field }] }
+            }
+            Err(error) => error,
         }
     }
 
@@ -203,9 +226,11 @@ pub(crate) fn resource(kind: OwnedKind) -> ApiResource {
 /// The writes, in groups that follow each other. What is pruned is deleted one after the other.
 fn in_steps(changes: Vec<Change>) -> Vec<(Option<Step>, Vec<Change>)> {
     let mut steps: Vec<(Option<Step>, Vec<Change>)> = Vec::new();
-    for change in changes.into_iter().filter(Change::is_write) {
+    for change in changes.into_iter().filter(|it| !matches!(it, Change::Keep { .. })) {
         let step = match &change {
-            Change::Create { object } | Change::Apply { object, .. } => Some(object.step),
+            Change::Create { object }
+            | Change::Apply { object, .. }
+            | Change::Foreign { object, .. } => Some(object.step),
             _ => None,
         };
         match steps.last_mut() {

@@ -46,6 +46,7 @@ mod settings;
 mod shared;
 mod status;
 mod store;
+mod strangers;
 mod watch;
 
 pub use finalizer::FINALIZER;

@@ -12,6 +12,7 @@ use crate::judge::Usable;
 use crate::observe::Observed;
 use crate::read::fetch_objects;
 use crate::store::{Unsettled, Wished, wished};
+use crate::strangers::fetch_strangers;
 
 /// What differs, and what was compared.
 #[derive(Debug)]
@@ -45,10 +46,18 @@ pub(crate) async fn compare(
     let open: Vec<_> =
         desired.into_iter().filter(|object| !known.settled.contains(&object.key)).collect();
     let label = cluster_label(observed.key.name());
-    let mut changes = diff(&known.observed, &open, pruning(&observed.owner, &label));
+    let pruning = pruning(&observed.owner, &label);
+    let mut changes = diff(&known.observed, &open, pruning);
+    let strangers = fetch_strangers(applier.api, &observed.namespace, &changes).await;
+    if !strangers.objects.is_empty() {
+        known.observed.extend(strangers.objects);
+        changes = diff(&known.observed, &open, pruning);
+    }
+    changes.retain(|change| !strangers.unread.contains(change.key()));
+    let errors = found.errors.into_iter().chain(strangers.errors).collect();
     // What is settled is desired: it was left out of the comparison alone.
     changes.retain(|change| !known.settled.contains(change.key()));
-    Comparison { changes, open, versions, wished, errors: found.errors }
+    Comparison { changes, open, versions, wished, errors }
 }
 
 fn versions_of(known: &Unsettled) -> Vec<(ObjectKey, String)> {
@@ -106,7 +115,10 @@ impl Comparison {
     fn settle(&self, observed: &Observed, applier: Applier<'_>) {
         let writes =
             |key: &ObjectKey| self.changes.iter().any(|it| it.is_write() && it.key() == key);
-        let kept = |key: &ObjectKey| self.changes.iter().any(|it| it.key() == key);
+        let kept = |key: &ObjectKey| {
+            let is_keep = |it: &&Change| matches!(it, Change::Keep { .. });
+            self.changes.iter().filter(is_keep).any(|it| it.key() == key)
+        };
         let good: Vec<_> =
             self.versions.iter().filter(|(key, _)| kept(key) && !writes(key)).cloned().collect();
         applier.stores.settle(&observed.namespace, &good, &self.wished);
@@ -115,6 +127,10 @@ impl Comparison {
     /// What differs and stays so, because nothing is written now.
     pub(crate) fn left(&self) -> Vec<ChangedObject> {
         let differs = self.changes.iter().filter_map(|change| match change {
+            Change::Foreign { object, why } => {
+                let paths = why.iter().map(FieldPath::to_string).collect();
+                Some(ChangedObject { object: object.key.to_string(), paths })
+            }
             Change::Apply { object, why, foreign, .. } => {
                 let paths = why.iter().chain(foreign).map(FieldPath::to_string).collect();
                 Some(ChangedObject { object: object.key.to_string(), paths })

@@ -31,6 +31,9 @@ impl Server {
             value["metadata"]["resourceVersion"] = json!(self.writes.to_string());
             value["metadata"]["creationTimestamp"] = json!("2026-11-21T00:00:00Z");
             value["metadata"]["generation"] = json!(1);
+            let managers =
+                self.applied[key].keys().map(|it| json!({"manager": it.field_manager()}));
+            value["metadata"]["managedFields"] = managers.collect();
             if key.kind == OwnedKind::Deployment {
                 value["spec"]["progressDeadlineSeconds"] = json!(600);
                 for container in
@@ -65,7 +68,7 @@ impl Server {
                     }
                 }
                 Change::Prune { key, .. } => drop(self.applied.remove(key)),
-                Change::Keep { .. } => {}
+                Change::Foreign { .. } | Change::Keep { .. } => {}
             }
         }
     }
@@ -244,6 +247,35 @@ fn an_object_without_our_mark_is_not_taken_by_force() {
 }
 
 #[test]
+fn an_object_that_somebody_else_made_is_left_with_all_that_is_in_it() {
+    let objects = objects_of(&changed(&[]));
+    let name = key(&objects, "azure-cloud-config");
+    let stranger = json!({
+        "apiVersion": "v1",
+        "kind": name.kind.facts().kind,
+        "metadata": {
+            "name": name.name,
+            "namespace": name.namespace,
+            "uid": "u",
+            "resourceVersion": "1",
+            "managedFields": [{"manager": "kubectl"}],
+        },
+        "data": {"config": "eA=="},
+    });
+    let mut observed = converged(&objects).observed();
+    observed.insert(name.clone(), ObservedObject::of(stranger).unwrap());
+    let changes = diff(&observed, &objects, OURS);
+    let told: Vec<_> = changes.iter().filter(|it| !matches!(it, Change::Keep { .. })).collect();
+    let [Change::Foreign { object, why }] = told.as_slice() else { panic!("{told:?}") };
+    assert_eq!(object.key, name);
+    assert!(paths(why).contains(&"data[cloud.conf]".to_owned()), "{why:?}");
+    assert!(!told[0].is_write());
+    let plan = plan_text(&changes);
+    assert!(plan.contains(&format!("leave {name}, which somebody else made\n")), "{plan}");
+    assert!(plan.ends_with("1 of others, in the way\n"), "{plan}");
+}
+
+#[test]
 fn what_is_not_desired_any_more_is_deleted_if_it_is_ours_and_of_this_cluster() {
     let objects = objects_of(&changed(&[]));
     let off = ("/spec/capabilities".to_owned(), json!({"disabled": ["Ingress"]}));
@@ -323,6 +355,23 @@ fn a_deployment_that_selects_other_pods_is_made_anew() {
     let changes = server.reconcile(&components);
     assert!(matches!(changes.as_slice(), [Change::Create { .. }]));
     assert_eq!(server.reconcile(&components), []);
+}
+
+#[test]
+fn a_selector_with_an_empty_list_is_the_same_selector() {
+    let wire = changed(&[]);
+    let template = |image: &str| {
+        let text = format!(
+            "deployments: {{kube-apiserver: {{spec: {{selector: {{matchLabels: {{app: kas}}, matchExpressions: []}}, template: {{metadata: {{labels: {{app: kas}}}}, spec: {{containers: [{{name: kube-apiserver, image: {image}}}]}}}}}}}}}}"
+        );
+        let templates = WorkloadTemplates::parse(&text).unwrap();
+        desired_objects(&valid(&wire), &inputs(&wire, &templates))
+    };
+    // The server stores no empty lists.
+    let mut server = converged(&template("one"));
+    let changes = server.reconcile(&template("two"));
+    let [Change::Apply { why, .. }] = changes.as_slice() else { panic!("{changes:?}") };
+    assert!(paths(why).iter().any(|path| path.ends_with("image")), "{why:?}");
 }
 
 #[test]

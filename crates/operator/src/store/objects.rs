@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kube::api::DynamicObject;
-use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject};
+use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject, Writer};
 use serde_json::Value;
 
 /// The objects of one control plane. What was found to be as it should be is kept as a digest
@@ -17,6 +17,8 @@ pub(crate) struct Objects(BTreeMap<ObjectKey, Stored>);
 struct Stored {
     uid: String,
     version: String,
+    /// Whether one of our field managers has a field of it.
+    is_written_here: bool,
     /// Of the content without what changes all the time.
     digest: u64,
     content: Option<Box<[u8]>>,
@@ -73,7 +75,9 @@ impl Objects {
         keeps: bool,
         keeps_known: bool,
     ) -> bool {
-        object.metadata.managed_fields = None;
+        let managed_fields = object.metadata.managed_fields.take().unwrap_or_default();
+        let mut managers = managed_fields.iter().filter_map(|entry| entry.manager.as_deref());
+        let is_written_here = managers.any(Writer::is_manager);
         if let Some(data) = object.data.as_object_mut() {
             data.remove("status");
         }
@@ -85,7 +89,7 @@ impl Objects {
         match self.0.get_mut(&key) {
             Some(stored) if is_older(&version, &stored.version) && stored.uid == uid => false,
             Some(stored) if stored.digest == digest && stored.uid == uid => {
-                stored.version = version;
+                (stored.version, stored.is_written_here) = (version, is_written_here);
                 if keeps_known {
                     (stored.content, stored.settled) = (Some(content.into_boxed_slice()), None);
                 }
@@ -93,7 +97,9 @@ impl Objects {
             }
             _ => {
                 let content = keeps.then(|| content.into_boxed_slice());
-                self.0.insert(key, Stored { uid, version, digest, content, settled: None });
+                let stored =
+                    Stored { uid, version, is_written_here, digest, content, settled: None };
+                self.0.insert(key, stored);
                 true
             }
         }
@@ -161,7 +167,8 @@ impl Stored {
         let mut value: Value = serde_json::from_slice(self.content.as_ref()?).ok()?;
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
         metadata.insert("resourceVersion".to_owned(), Value::String(self.version.clone()));
-        ObservedObject::of(value)
+        let observed = ObservedObject::of(value)?;
+        Some(ObservedObject { is_written_here: self.is_written_here, ..observed })
     }
 }
 

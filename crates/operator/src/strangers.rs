@@ -1,0 +1,98 @@
+//! Objects of others that stand where ours would be made.
+//!
+//! Only what bears our label is watched, so an object that seems not to be there may be somebody
+//! else's. Applying would make it ours, and it would go with the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::join_all;
+use kube::Api;
+use kube::api::{DynamicObject, ListParams};
+use lanyard_desired::{Change, ObjectKey, ObservedObject, OwnedKind};
+use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
+
+use crate::read::Found;
+use crate::watch::Subject;
+
+/// What is there of all that would be created. One list for each kind, of names alone and out of the
+/// API server's cache; nothing is asked where nothing would be created. What cannot be listed is not
+/// known to be free.
+pub(crate) async fn fetch_strangers(
+    api: &KubernetesApi,
+    namespace: &str,
+    changes: &[Change],
+) -> Found {
+    let mut groups: BTreeMap<OwnedKind, BTreeSet<ObjectKey>> = BTreeMap::new();
+    let created = changes.iter().filter(|change| matches!(change, Change::Create { .. }));
+    // A namespace is shared with whoever made it.
+    for key in created.map(Change::key).filter(|key| key.kind != OwnedKind::Namespace) {
+        groups.entry(key.kind).or_default().insert(key.clone());
+    }
+    let lists = groups.into_iter().map(|(kind, keys)| async move {
+        let place = Place { api, namespace, kind };
+        (place.fetch_all(&keys).await, keys)
+    });
+    let mut found = Found::default();
+    for (objects, keys) in join_all(lists).await {
+        match objects {
+            Ok(objects) => found.objects.extend(objects),
+            Err(error) => {
+                found.unread.extend(keys);
+                found.errors.push(error);
+            }
+        }
+    }
+    found
+}
+
+/// The objects of one kind in one namespace, whoever made them.
+#[derive(Debug, Clone, Copy)]
+struct Place<'a> {
+    api: &'a KubernetesApi,
+    namespace: &'a str,
+    kind: OwnedKind,
+}
+
+impl Place<'_> {
+    /// Those of these that are there.
+    async fn fetch_all(
+        self,
+        keys: &BTreeSet<ObjectKey>,
+    ) -> Result<BTreeMap<ObjectKey, ObservedObject>, ApiError> {
+        let (objects, parameters) = (self.objects(), ListParams::default().match_any());
+        let list = || objects.list_metadata(&parameters);
+        let names = self.api.call(Patience::USUAL, self.action("names"), list).await?.items;
+        let names: BTreeSet<_> = names.into_iter().filter_map(|it| it.metadata.name).collect();
+        let mut found = BTreeMap::new();
+        for key in keys.iter().filter(|key| names.contains(&key.name)) {
+            if let Some(object) = self.fetch(&key.name).await? {
+                found.insert(key.clone(), object);
+            }
+        }
+        Ok(found)
+    }
+
+    /// One object, by a list of one: it needs no other right.
+    async fn fetch(self, name: &str) -> Result<Option<ObservedObject>, ApiError> {
+        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        let objects = self.objects();
+        let list = || objects.list(&parameters);
+        let found = self.api.call(Patience::USUAL, self.action(name), list).await?;
+        let object = found.items.into_iter().next().map(|object| self.subject().typed(object));
+        Ok(object.and_then(|it| ObservedObject::of(serde_json::to_value(&it).ok()?)))
+    }
+
+    fn objects(self) -> Api<DynamicObject> {
+        let client = self.api.client().clone();
+        Api::namespaced_with(client, self.namespace, &self.subject().resource)
+    }
+
+    fn subject(self) -> Subject {
+        let facts = self.kind.facts();
+        Subject::of(facts.api_version, facts.kind, facts.plural)
+    }
+
+    fn action(self, what: &str) -> String {
+        format!("list {} {what} of {}", self.kind.facts().kind, self.namespace)
+    }
+}
