@@ -41,6 +41,12 @@ pub struct IdentitiesStatus {
     pub drift: Vec<DriftStatus>,
 }
 
+impl IdentityStatus {
+    /// The longest [`loaded_version`](Self::loaded_version) that the API server takes, in
+    /// characters.
+    pub const LONGEST_VERSION: u8 = 127;
+}
+
 /// How one identity is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,8 +1,9 @@
 //! What the end of a hosted cluster waits for, and what it leaves in Azure when an identity is
 //! broken.
 //!
-//! Components clean up in Azure with their own identities. One that cannot get a token any more
-//! cleans up nothing, and an end that waited for it would never come. So the identity is named, and
+//! Components clean up in Azure with their own identities. One that goes on with its mounted
+//! credential does so though nobody can renew it; one that cannot get a token any more cleans up
+//! nothing, and an end that waited for it would never come. So the identity is named, and
 //! what it leaves behind; and whoever knows that may say that nobody waits.
 //!
 //! Order: the node pools, the cluster of Cluster API and its machines, which other operators end;
@@ -11,12 +12,14 @@
 
 use std::fmt;
 
-use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
-use lanyard_vocabulary::Component;
+use jiff::Timestamp;
+use lanyard_api::hosted_cluster_identities::{IdentitiesStatus, IdentityStatus};
+use lanyard_vocabulary::{Component, Hop};
 use serde::Serialize;
 
 use crate::hosted_cluster::ValidatedHostedCluster;
-use crate::status::FALSE;
+use crate::status::{ClusterState, FALSE, Observed, is_refused};
+use crate::told::hop_named;
 
 #[cfg(test)]
 mod tests;
@@ -77,6 +80,18 @@ pub struct Leak {
     pub place: String,
 }
 
+/// An identity that cannot be renewed and whose mounted credential still serves: its component goes
+/// on cleaning up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fading {
+    /// The component.
+    pub component: Component,
+    /// Why it cannot be renewed, as its status says.
+    pub reason: String,
+    /// Until when it serves, where that is known.
+    pub until: Option<Timestamp>,
+}
+
 /// What the end of a cluster comes to now.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parting {
@@ -88,57 +103,103 @@ pub struct Parting {
     pub is_forced: bool,
     /// What broken identities leave behind.
     pub leaks: Vec<Leak>,
+    /// The identities that serve only for a while yet.
+    pub fading: Vec<Fading>,
 }
 
-/// What each component makes in Azure and takes away again. Keys are nobody's to clean up.
-const CLEANS_UP: [(Component, Option<&str>); 9] = [
-    (
-        Component::CloudProvider,
-        Some("load balancers, their public addresses and security rules of services"),
-    ),
+/// What each component makes in Azure and takes away again, and where: the scopes of its role. Keys
+/// are nobody's to clean up.
+///
+/// Source: the role assignments of HyperShift (`cmd/infra/azure`), by component.
+const CLEANS_UP: [(Component, &str, Place); 9] = [
+    (Component::CloudProvider, "load balancers and their public addresses", Place::ManagedGroup),
+    (Component::CloudProvider, "security rules of services", Place::SecurityGroup),
     (
         Component::NodePoolManagement,
-        Some("virtual machines, their network interfaces and system disks"),
+        "virtual machines, their network interfaces and system disks",
+        Place::ManagedGroup,
     ),
-    (Component::ControlPlaneOperator, Some("private endpoints and their DNS records")),
-    (Component::ImageRegistry, Some("the storage account of the image registry")),
-    (Component::Ingress, Some("DNS records of routes")),
-    (Component::Network, Some("egress addresses on network interfaces")),
-    (Component::Disk, Some("managed disks and snapshots of volumes")),
-    (Component::File, Some("storage accounts and shares of volumes")),
-    (Component::Kms, None),
+    (
+        Component::ControlPlaneOperator,
+        "private endpoints and their DNS records",
+        Place::NetworkGroup,
+    ),
+    (Component::ImageRegistry, "the storage account of the image registry", Place::ManagedGroup),
+    (Component::Ingress, "DNS records of routes", Place::DnsZone),
+    (Component::Network, "egress addresses on network interfaces", Place::ManagedGroup),
+    (Component::Disk, "managed disks and snapshots of volumes", Place::ManagedGroup),
+    (Component::File, "storage accounts and shares of volumes", Place::ManagedGroup),
 ];
+
+/// Where something is in Azure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    ManagedGroup,
+    SecurityGroup,
+    /// The resource group of the virtual network.
+    NetworkGroup,
+    /// The zone of the cluster's base domain; without one, wherever the managed group is.
+    DnsZone,
+}
+
+impl Place {
+    fn of(self, cluster: &ValidatedHostedCluster) -> String {
+        let managed = cluster.managed_group();
+        let vnet = &cluster.azure.vnet;
+        match (self, vnet.resource_group(), &cluster.base_domain) {
+            (Self::SecurityGroup, ..) => cluster.azure.security_group.to_string(),
+            (Self::NetworkGroup, Some(group), _) => {
+                format!("/subscriptions/{}/resourceGroups/{group}", vnet.subscription())
+            }
+            (Self::DnsZone, _, Some(domain)) => {
+                let zone = format!("{}.{domain}", cluster.name);
+                managed.provider("Microsoft.Network/privateDnsZones", &zone).to_string()
+            }
+            (Self::ManagedGroup | Self::NetworkGroup | Self::DnsZone, ..) => managed.to_string(),
+        }
+    }
+}
 
 /// What the end of a cluster waits for and leaves behind.
 ///
-/// `status` is the last that is known of the identities; what nobody reported is not called broken.
+/// `status` is that of the identities as they are now: what breaks after the deletion began counts,
+/// and what nobody reported is not called broken.
 /// While one is broken, whatever it would end is not waited for in vain only if the HostedCluster
 /// says so by [`FORCE_ANNOTATION`] (`is_forced`): what is left behind costs money, and nobody but a
-/// person decides that.
+/// person decides that. Of a cluster that cannot be used nobody knows what it leaves.
 pub fn parting(
-    cluster: &ValidatedHostedCluster,
-    status: Option<&IdentitiesStatus>,
+    observed: &Observed<'_>,
+    status: &IdentitiesStatus,
     guests: Guests,
     is_forced: bool,
 ) -> Parting {
-    Parting { leaks: leaks(cluster, status), ..Parting::of_unusable(guests, is_forced) }
+    let mut parting = Parting::of_unusable(guests, is_forced);
+    let ClusterState::Valid(cluster) = observed.cluster else { return parting };
+    for identity in status.identities.iter().filter(|identity| identity.ready == FALSE) {
+        let Ok(component) = identity.component.parse::<Component>() else { continue };
+        let mut rows = CLEANS_UP.iter().filter(|(known, ..)| *known == component).peekable();
+        let reason = identity.reason.clone();
+        if rows.peek().is_some() && still_serves(observed, component, identity) {
+            parting.fading.push(Fading { component, reason, until: identity.not_after });
+            continue;
+        }
+        parting.leaks.extend(rows.map(|(_, resources, place)| Leak {
+            component,
+            reason: reason.clone(),
+            resources,
+            place: place.of(cluster).to_string(),
+        }));
+    }
+    parting
 }
 
-fn leaks(cluster: &ValidatedHostedCluster, status: Option<&IdentitiesStatus>) -> Vec<Leak> {
-    let identities = status.into_iter().flat_map(|status| &status.identities);
-    let broken = identities.filter(|identity| identity.ready == FALSE);
-    broken
-        .filter_map(|identity| {
-            let component: Component = identity.component.parse().ok()?;
-            let (_, resources) = CLEANS_UP.iter().find(|(known, _)| *known == component)?;
-            Some(Leak {
-                component,
-                reason: identity.reason.clone(),
-                resources: (*resources)?,
-                place: cluster.managed_group().to_string(),
-            })
-        })
-        .collect()
+/// Whether a component goes on with what it has mounted, though no newer credential can come: what
+/// broke lies before the credential, it has not ended, and no canary is refused.
+fn still_serves(observed: &Observed<'_>, component: Component, identity: &IdentityStatus) -> bool {
+    let failed = identity.failed_hop.as_deref().and_then(hop_named);
+    let is_before = failed.is_some_and(|hop| hop < Hop::Credential);
+    let is_over = identity.not_after.is_some_and(|end| end <= observed.now);
+    is_before && !is_over && !is_refused(observed, component)
 }
 
 impl GuestKind {
@@ -154,11 +215,11 @@ impl GuestKind {
 
 impl Parting {
     /// The end of a cluster that cannot be used: nobody knows what it leaves behind.
-    pub fn of_unusable(guests: Guests, is_forced: bool) -> Self {
+    fn of_unusable(guests: Guests, is_forced: bool) -> Self {
         let guests = if is_forced { Guests::default() } else { guests };
         let Guests { there: mut waits_for, unlisted } = guests;
         waits_for.sort();
-        Self { waits_for, unlisted, is_forced, leaks: Vec::new() }
+        Self { waits_for, unlisted, is_forced, ..Self::default() }
     }
 
     /// Whether the objects of the cluster may go.
@@ -189,6 +250,10 @@ impl Parting {
             let leaks: Vec<_> = self.leaks.iter().map(ToString::to_string).collect();
             parts.push(format!("broken identities leave behind: {}", leaks.join("; ")));
         }
+        if !self.may_go() && !self.fading.is_empty() {
+            let fading: Vec<_> = self.fading.iter().map(ToString::to_string).collect();
+            parts.push(format!("cannot be renewed, and still clean up: {}", fading.join("; ")));
+        }
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
@@ -218,6 +283,13 @@ impl Parting {
 impl fmt::Display for Guest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} {}", self.kind.name(), self.name)
+    }
+}
+
+impl fmt::Display for Fading {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({})", self.component, self.reason)?;
+        self.until.map_or(Ok(()), |until| write!(formatter, " until {until}"))
     }
 }
 

@@ -224,6 +224,23 @@ fn assumed_renewal(stamps: Stamps, expires: Timestamp) -> Timestamp {
 }
 
 impl Forecast {
+    /// Whether the identity cannot be renewed any more while what is written would still come in
+    /// time: it takes a new identity, and no write helps.
+    fn is_beyond_renewal(&self) -> bool {
+        self.verdict == Verdict::TooLate
+            && self.cannot_renew_after.is_some_and(|end| Some(end) == self.last_write_at)
+    }
+
+    /// The reason of a condition.
+    pub fn reason(&self) -> &'static str {
+        if self.is_beyond_renewal() { "IdentityNotRenewable" } else { self.verdict.reason() }
+    }
+
+    /// What to do next; nothing where nothing is to be done.
+    pub fn hint(&self) -> Option<&'static str> {
+        if self.is_beyond_renewal() { Some(MAKE_ANOTHER) } else { self.verdict.hint() }
+    }
+
     /// The next moment at which the verdict becomes worse.
     pub fn next_change(&self) -> Option<Timestamp> {
         self.moments().into_iter().map(|(at, _)| at).filter(|at| *at > self.at).min()
@@ -254,10 +271,22 @@ impl Forecast {
                 told(self.renew_from),
                 told(self.expires_at)
             ),
-            Verdict::Overdue => format!(
-                "a renewal is overdue since {}; what is written to the vault after {} comes too late, and the credential ends at {}",
-                told(self.overdue_from),
-                told(self.last_write_at),
+            Verdict::Overdue => {
+                let bound = if self.cannot_renew_after == self.last_write_at {
+                    "the identity cannot be renewed"
+                } else {
+                    "what is written to the vault comes too late"
+                };
+                format!(
+                    "a renewal is overdue since {}; {bound} after {}, and the credential ends at {}",
+                    told(self.overdue_from),
+                    told(self.last_write_at),
+                    told(self.expires_at)
+                )
+            }
+            Verdict::TooLate if self.is_beyond_renewal() => format!(
+                "the identity cannot be renewed since {}, and its credential ends at {}",
+                told(self.cannot_renew_after),
                 told(self.expires_at)
             ),
             Verdict::TooLate => format!(
@@ -267,7 +296,7 @@ impl Forecast {
             ),
             Verdict::Expired => format!("its credential ended at {}", told(self.expires_at)),
         };
-        match self.verdict.hint() {
+        match self.hint() {
             Some(hint) => format!("{what}; next: {hint}"),
             None => what,
         }
@@ -282,5 +311,7 @@ fn after(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
+const MAKE_ANOTHER: &str =
+    "make another identity, and name its secret in the HostedCluster before the credential ends";
 /// Of a credential that tells nothing but its end.
 const ASSUMED_NOTICE: Duration = Duration::from_hours(7 * 24);

@@ -131,8 +131,11 @@ impl fmt::Display for Problem {
 }
 
 impl fmt::Display for Problems {
+    /// The errors alone, where there are any: a lint is no reason why something cannot be used.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let problems: Vec<_> = self.0.iter().map(ToString::to_string).collect();
+        let has_errors = self.has_errors();
+        let told = self.0.iter().filter(|it| !has_errors || it.severity == Severity::Error);
+        let problems: Vec<_> = told.map(ToString::to_string).collect();
         formatter.write_str(&problems.join("; "))
     }
 }

@@ -9,8 +9,11 @@
 //! # What an identity comes to
 //!
 //! A pod **counts** if it is ready and not being deleted. One that began within the last two minutes
-//! does not count as long as it is silent, nor after its third restart, so that neither a rollout
-//! nor a crash loop makes the status flap.
+//! does not count as long as it is silent, nor after its third restart. While no pod of a consumer
+//! counts and one is on its way (made within the last two minutes, silent so far, or still going),
+//! the identity stays as it stands, as long as its credential lasts and no other pod says that it is
+//! broken. So neither a rollout nor a crash loop makes the status flap. While a cluster ends and its
+//! pods are gone, what was known last stands.
 //!
 //! | of a pod that counts | ready |
 //! |---|---|
@@ -24,7 +27,8 @@
 //!
 //! Of several pods (a rollout, replicas, the two consumers of KMS) **the worst speaks**: `False`
 //! before `Unknown` before `True`, and of several that are broken the one that is broken first. The
-//! version and the stamps are those of the oldest credential among them. A consumer none of whose
+//! version and the stamps are those of the oldest credential among them, and the version is that of
+//! what is loaded: one that is mounted and not loaded yet does not count. A consumer none of whose
 //! pods counts is `Unknown`. The second consumer of KMS runs the canary of another identity; it
 //! vouches for its file only.
 
@@ -41,7 +45,8 @@ use lanyard_api::hosted_cluster_identities::{DriftStatus, IdentitiesStatus};
 use lanyard_vocabulary::Component;
 
 pub use conditions::{
-    CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_IDENTITIES, VALID_KMS_CONFIG, VALID_NETWORK,
+    ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_IDENTITIES,
+    VALID_KMS_CONFIG, VALID_NETWORK,
 };
 pub use observed::{Classes, ClusterState, Facts, Observed, ObservedPod, ObservedVolume};
 pub use transitions::{EventType, Transition, transitions};
@@ -90,6 +95,11 @@ pub fn next_look(observed: &Observed<'_>, status: &IdentitiesStatus) -> Option<T
         forecast_identity(identity, observed.policy, observed.now).next_change()
     });
     settled.chain(moments).filter(|moment| *moment > observed.now).min()
+}
+
+/// Whether a canary of the component says that its identity fails, whatever else is wrong with it.
+pub(crate) fn is_refused(observed: &Observed<'_>, component: Component) -> bool {
+    identity::is_refused(observed, component)
 }
 
 /// The components that have an identity. Of a cluster that cannot be used, those that were told of

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lanyard_desired::deletion::{self, Guests, Parting};
+use lanyard_desired::deletion::Guests;
 use lanyard_desired::objects::{Owner, cluster_label, is_ours};
 use lanyard_desired::{Change, ObjectKey, ObservedObject, OwnedKind, Pruning, diff};
 use lanyard_kubernetes::ApiError;
@@ -16,27 +16,49 @@ use crate::judge::Judgement;
 use crate::observe::{Observed, control_plane_key};
 use crate::queue::Again;
 use crate::read::fetch_objects;
-use crate::status;
+use crate::status::{self, Heard};
 use crate::store::Wished;
 
-/// Takes away what was made for a cluster that goes.
+/// Tells how a cluster that goes is, and takes away what was made for it.
 ///
 /// Workloads go before what they mount, then the control plane, then its namespace. Each look does
-/// what can be done now; the watches tell when the next one can.
+/// what can be done now; the watches tell when the next one can. Whatever breaks meanwhile is told:
+/// others still clean up with these identities.
 pub(crate) async fn let_go(
     context: &Context,
     observed: &Observed,
     judgement: &Judgement,
     applier: Applier<'_>,
 ) -> Result<Again, ReconcileError> {
-    if !finalizer::is_held(observed) {
-        return Ok(Again::OnChange);
+    let heard = match judgement {
+        Judgement::NotOurs(_) => return Ok(Again::OnChange),
+        Judgement::Unusable(problems) => Heard::of_unusable(problems),
+        Judgement::Usable(usable) => Heard::of(usable),
+    };
+    let (guests, unknown) = match guests(context, observed).await {
+        Ok(guests) => (guests, None),
+        Err(error) => (None, Some(error)),
+    };
+    let look = status::look(context, observed, &heard, guests);
+    let told = status::tell(context, observed, &look, applier.fence).await;
+    if let Some(error) = unknown {
+        return Err(error.into());
     }
-    let parting = parting(context, observed, judgement).await?;
-    status::tell_parting(context, observed, &parting, applier.fence).await?;
-    if !parting.may_go() {
-        return Ok(Again::In(LOOK_AGAIN));
-    }
+    let again = match &look.parting {
+        Some(parting) if parting.may_go() => take_away(context, observed, applier).await?,
+        Some(_) => Again::In(LOOK_AGAIN),
+        None => look.next.again(observed.now),
+    };
+    told?;
+    Ok(again)
+}
+
+/// Takes away what was made for a cluster, as far as that can be done now.
+async fn take_away(
+    context: &Context,
+    observed: &Observed,
+    applier: Applier<'_>,
+) -> Result<Again, ReconcileError> {
     let errors = unlisted(observed);
     if !errors.is_empty() {
         return Err(ReconcileError::Calls(errors));
@@ -81,22 +103,16 @@ pub(crate) async fn let_go(
     Ok(Again::OnChange)
 }
 
-/// What the end waits for and leaves behind. Of a cluster that cannot be used nobody knows what it
-/// leaves.
-async fn parting(
-    context: &Context,
-    observed: &Observed,
-    judgement: &Judgement,
-) -> Result<Parting, ApiError> {
+/// What the end of a cluster waits for; nothing where nobody waits for us.
+async fn guests(context: &Context, observed: &Observed) -> Result<Option<Guests>, ApiError> {
+    if !finalizer::is_held(observed) {
+        return Ok(None);
+    }
     // Whoever forces the end may do so because the lists fail.
-    let is_forced = observed.cluster.is_end_forced;
-    let guests =
-        if is_forced { Guests::default() } else { fetch_guests(context, observed).await? };
-    let Judgement::Usable(usable) = judgement else {
-        return Ok(Parting::of_unusable(guests, is_forced));
-    };
-    let told = observed.previous.as_ref().and_then(|told| told.status.as_ref());
-    Ok(deletion::parting(&usable.cluster, told, guests, is_forced))
+    if observed.cluster.is_end_forced {
+        return Ok(Some(Guests::default()));
+    }
+    fetch_guests(context, observed).await.map(Some)
 }
 
 /// Why nobody knows whether what comes last is there: its kind was never listed. All else goes with

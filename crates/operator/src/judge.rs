@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use lanyard_api::HostedCluster;
 use lanyard_desired::{
-    HostedClusterKind, Problem, Problems, Severity, ValidateError, ValidatedHostedCluster, validate,
+    HostedClusterKind, Problem, Problems, Severity, ValidateError, Validated,
+    ValidatedHostedCluster, validate,
 };
 use serde_json::Value;
 
@@ -31,6 +32,8 @@ pub(crate) enum Judgement {
 pub(crate) struct Usable {
     pub(crate) wire: HostedCluster,
     pub(crate) cluster: ValidatedHostedCluster,
+    /// What somebody should look at.
+    pub(crate) lints: Problems,
     pub(crate) pause: Pause,
 }
 
@@ -57,8 +60,8 @@ pub(crate) fn judge(observed: &Observed, settings: &OperatorSettings) -> Judgeme
             };
         }
     };
-    let cluster = match validate(&wire) {
-        Ok(validated) => validated.hosted_cluster,
+    let Validated { hosted_cluster: cluster, lints } = match validate(&wire) {
+        Ok(validated) => validated,
         Err(ValidateError::OtherKind(kind)) => return other_kind(observed, kind),
         Err(ValidateError::Invalid(problems)) => return Judgement::Unusable(problems),
         Err(error) => return unusable("", &error.to_string(), "see the version of this program"),
@@ -78,7 +81,7 @@ pub(crate) fn judge(observed: &Observed, settings: &OperatorSettings) -> Judgeme
         return taken(observed, other);
     }
     let pause = pause(&wire, observed.now);
-    Judgement::Usable(Box::new(Usable { wire, cluster, pause }))
+    Judgement::Usable(Box::new(Usable { wire, cluster, lints, pause }))
 }
 
 /// A cluster of another kind is left alone, unless something was made for it: then somebody changed

@@ -1,7 +1,6 @@
 //! One look at one cluster: observe, validate, desire, compare, apply, tell.
 
 use lanyard_desired::drift::ChangedObject;
-use lanyard_desired::status::ClusterState;
 
 use crate::apply::Applier;
 use crate::context::Context;
@@ -36,17 +35,21 @@ pub(crate) async fn reconcile(
     match &judgement {
         Judgement::NotOurs(_) => Ok(Again::OnChange),
         Judgement::Unusable(problems) => {
-            let heard = Heard { state: ClusterState::Invalid(problems), left: &[] };
-            let look = status::tell(context, &observed, &heard, fence).await?;
-            Ok(look.again(observed.now))
+            let heard = Heard::of_unusable(problems);
+            let look = status::look(context, &observed, &heard, None);
+            status::tell(context, &observed, &look, fence).await?;
+            Ok(look.next.again(observed.now))
         }
         Judgement::Usable(usable) => {
             let made = make(context, &observed, usable, applier).await;
             let left = made.as_ref().map_or(&[][..], |made| &made.left);
-            let heard = Heard { state: ClusterState::Valid(&usable.cluster), left };
+            let heard = Heard { left, ..Heard::of(usable) };
+            let look = status::look(context, &observed, &heard, None);
             // What failed keeps nobody from being told how the identities are.
-            let look = status::tell(context, &observed, &heard, fence).await;
-            made?.again(look?, usable.pause, &observed)
+            let told = status::tell(context, &observed, &look, fence).await;
+            let again = made?.again(look.next, usable.pause, &observed);
+            told?;
+            again
         }
     }
 }

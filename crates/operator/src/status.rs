@@ -8,16 +8,19 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
 use lanyard_api::{HostedCluster, HostedClusterIdentities};
-use lanyard_desired::deletion::Parting;
+use lanyard_desired::deletion::{self, Guests, Parting};
 use lanyard_desired::drift::{self, ChangedObject, Finding, Memory};
 use lanyard_desired::status::{self, Classes, ClusterState, EventType, Transition};
-use lanyard_desired::{Problem, ValidatedHostedCluster, Writer, lint_shared_credentials, validate};
+use lanyard_desired::{
+    Problem, Problems, ValidatedHostedCluster, Writer, lint_shared_credentials, validate,
+};
 use serde_json::{Value, json};
 
 use crate::apply::write;
 use crate::context::Context;
-use crate::error::{ReconcileError, WriteError};
+use crate::error::WriteError;
 use crate::events;
+use crate::judge::Usable;
 use crate::key::ClusterKey;
 use crate::lease::Fence;
 use crate::metrics::Verb;
@@ -30,13 +33,14 @@ use crate::store::Told;
 pub const STATUS_MANAGER: &str = "lanyard-identities";
 
 /// The conditions that stand at the HostedCluster, too.
-pub(crate) const CONDITIONS: [&str; 6] = [
+pub(crate) const CONDITIONS: [&str; 7] = [
     CLEANED_UP,
     status::VALID_IDENTITIES,
     status::VALID_KMS_CONFIG,
     status::VALID_NETWORK,
     status::CREDENTIALS_RENEWED,
     status::IDENTITIES_IN_STEP,
+    status::ADVISED_CONFIGURATION,
 ];
 
 /// Whether the end of a cluster leaves nothing behind in Azure. It is told while a cluster is being
@@ -47,8 +51,22 @@ pub(crate) const CLEANED_UP: &str = "AzureResourcesCleanedUp";
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heard<'a> {
     pub(crate) state: ClusterState<'a>,
+    /// What somebody should look at in a cluster that can be used.
+    pub(crate) lints: &'a Problems,
     /// Objects that differ and are left as they are.
     pub(crate) left: &'a [ChangedObject],
+}
+
+impl<'a> Heard<'a> {
+    /// Of a cluster that can be used.
+    pub(crate) const fn of(usable: &'a Usable) -> Self {
+        Self { state: ClusterState::Valid(&usable.cluster), lints: &usable.lints, left: &[] }
+    }
+
+    /// Of a cluster that cannot be used.
+    pub(crate) const fn of_unusable(problems: &'a Problems) -> Self {
+        Self { state: ClusterState::Invalid(problems), lints: problems, left: &[] }
+    }
 }
 
 /// When time alone changes what is to be told.
@@ -71,33 +89,76 @@ impl NextLook {
     }
 }
 
+/// How the identities are now.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) status: IdentitiesStatus,
+    pub(crate) next: NextLook,
+    /// What the end of the cluster comes to, given what still belongs to it.
+    pub(crate) parting: Option<Parting>,
+}
+
+/// Looks how the identities are, and, where a cluster ends, what its end comes to.
+pub(crate) fn look(
+    context: &Context,
+    observed: &Observed,
+    heard: &Heard<'_>,
+    guests: Option<Guests>,
+) -> Look {
+    let (drift, memory_due) = find_drift(context, observed, heard);
+    let seen = desired_observed(context, observed, heard, &drift);
+    let status = status::identities_status(&seen);
+    let next = status::next_look(&seen, &status).into_iter().chain(memory_due).min();
+    let parting = guests.map(|guests| {
+        let is_forced = observed.cluster.is_end_forced;
+        deletion::parting(&seen, &status, guests, is_forced)
+    });
+    Look { status, next: NextLook(next), parting }
+}
+
 /// Tells how the identities are. Where nothing is news nothing is written.
 pub(crate) async fn tell(
     context: &Context,
     observed: &Observed,
-    heard: &Heard<'_>,
+    look: &Look,
     fence: &Fence,
-) -> Result<NextLook, ReconcileError> {
-    let (drift, memory_due) = find_drift(context, observed, heard);
-    let seen = desired_observed(context, observed, heard, &drift);
-    let now = status::identities_status(&seen);
-    let next = status::next_look(&seen, &now).into_iter().chain(memory_due).min();
+) -> Result<(), WriteError> {
+    let now = &look.status;
     let previous = observed.previous.as_ref().filter(|told| is_about(told, observed));
     let told = previous.and_then(|told| told.status.as_ref());
-    if told != Some(&now) {
-        let mut news = status::transitions(told, &now);
-        news.extend(usability_news(told, &now));
+    // What goes with a HostedCluster that is being deleted is not made anew.
+    let is_going = previous.is_none() && observed.cluster.is_deleting;
+    if told != Some(now) && !is_going {
+        let mut news = status::transitions(told, now);
+        news.extend(usability_news(told, now));
         events::tell(context, observed, &news, fence).await?;
         if previous.is_none() {
             apply_identities(context, observed, fence).await?;
         }
-        apply_status(context, observed, &now, fence).await?;
+        apply_status(context, observed, now, fence).await?;
     }
-    if context.settings.role == Role::All && differs(&observed.cluster.conditions, &now.conditions)
-    {
-        apply_conditions(context, observed, &now.conditions, fence).await?;
+    if context.settings.role == Role::IdentityOnly {
+        return Ok(());
     }
-    Ok(NextLook(next))
+    let before = observed.cluster.conditions.iter().find(|it| it.type_ == CLEANED_UP);
+    let parting = match &look.parting {
+        Some(parting) => parting_condition(observed, parting, before),
+        None => before.cloned(),
+    };
+    if let Some(parting) = parting.as_ref().filter(|now| before != Some(*now)) {
+        let news = Transition {
+            event_type: EventType::Warning,
+            reason: parting.reason.clone(),
+            message: parting.message.clone(),
+        };
+        events::tell(context, observed, &[news], fence).await?;
+    }
+    let is_over = before.is_some() && parting.is_none();
+    let conditions: Vec<_> = now.conditions.iter().cloned().chain(parting).collect();
+    if is_over || differs(&observed.cluster.conditions, &conditions) {
+        apply_conditions(context, observed, &conditions, fence).await?;
+    }
+    Ok(())
 }
 
 fn desired_observed<'a>(
@@ -116,6 +177,8 @@ fn desired_observed<'a>(
         volumes: &observed.volumes,
         proves: context.settings.proves,
         policy: &context.settings.policy,
+        lints: heard.lints,
+        is_ending: observed.cluster.is_deleting,
         drift,
         previous: previous.and_then(|told| told.status.as_ref()),
     }
@@ -289,37 +352,20 @@ async fn apply_conditions(
     Ok(())
 }
 
-/// Tells what the end of a cluster waits for and leaves behind, where that is news.
-pub(crate) async fn tell_parting(
-    context: &Context,
-    observed: &Observed,
-    parting: &Parting,
-    fence: &Fence,
-) -> Result<(), WriteError> {
-    let before = observed.cluster.conditions.iter().find(|it| it.type_ == CLEANED_UP);
-    let Some(now) = parting_condition(observed, parting, before) else { return Ok(()) };
-    if before == Some(&now) {
-        return Ok(());
-    }
-    let news = Transition {
-        event_type: EventType::Warning,
-        reason: now.reason.clone(),
-        message: now.message.clone(),
-    };
-    events::tell(context, observed, &[news], fence).await?;
-    let others = observed.cluster.conditions.iter().filter(|it| it.type_ != CLEANED_UP).cloned();
-    let conditions: Vec<_> = others.chain([now]).collect();
-    apply_conditions(context, observed, &conditions, fence).await
-}
-
+/// What the end of a cluster waits for and leaves behind; nothing where there is nothing to tell.
 fn parting_condition(
     observed: &Observed,
     parting: &Parting,
     before: Option<&Condition>,
 ) -> Option<Condition> {
+    // From here on pods go and know no more than they knew.
+    if let Some(told) = before.filter(|it| it.reason == RESOURCES_LEFT && parting.may_go()) {
+        return Some(told.clone());
+    }
     let message = [parting.message()?].into_iter().chain(parting.hint()).collect::<Vec<_>>();
     let (status, reason) = match (parting.leaks.is_empty(), parting.may_go()) {
-        (false, _) => (status::FALSE, "IdentitiesBroken"),
+        (false, false) => (status::FALSE, "IdentitiesBroken"),
+        (false, true) => (status::FALSE, RESOURCES_LEFT),
         (true, false) => (status::UNKNOWN, "WaitingForOthers"),
         (true, true) => return None,
     };
@@ -341,6 +387,8 @@ fn identities(context: &Context, key: &ClusterKey) -> Api<HostedClusterIdentitie
 
 /// How often a cluster is looked at though nothing is told: it costs no request while all is well.
 const RECHECK: Duration = Duration::from_mins(5);
+/// The reason of the condition about the end of a cluster that waits for nobody any more.
+const RESOURCES_LEFT: &str = "ResourcesLeft";
 /// The reason of the condition about identities where the cluster cannot be used.
 const INVALID: &str = "InvalidHostedCluster";
 /// What an event takes.

@@ -6,6 +6,7 @@ use super::hosted_cluster::object;
 use super::schema::{Schema, conditions};
 use super::{Column, Names, definition};
 use crate::HostedClusterIdentities;
+use crate::hosted_cluster_identities::IdentityStatus;
 
 /// The definition of `HostedClusterIdentities`.
 pub(super) fn hosted_cluster_identities() -> Value {
@@ -63,13 +64,15 @@ fn identity() -> Schema {
         .field("message", text(32_768, "What was tried, what came back and what to do next."))
         .field("lastGoodHop", text(63, "The last hop that is known to be good."))
         .field("failedHop", text(63, "The hop that is to blame."))
-        .field("loadedVersion", text(127, "The version of the vault's secret that is mounted."))
+        .field("loadedVersion", text(IdentityStatus::LONGEST_VERSION.into(), LOADED_VERSION))
         .field("notBefore", time("When the credential begins."))
         .field("notAfter", time("When the credential ends."))
         .field("renewAfter", time("From when on a newer credential is to be expected."))
         .field("cannotRenewAfter", time("From when on the identity cannot be renewed any more."))
         .field("since", time("Since when the identity is as it is."))
 }
+
+const LOADED_VERSION: &str = "The version of the vault's secret that is loaded, or else mounted.";
 
 fn drift() -> Schema {
     let text = |longest: u32, what: &str| Schema::text(longest).describe(what);

@@ -1,8 +1,11 @@
-use lanyard_api::hosted_cluster_identities::IdentityStatus;
+use lanyard_api::CanaryFacts;
+use lanyard_api::canary_facts::HopFailure;
 
 use super::*;
 use crate::fixture::{changed, valid};
-use crate::status::UNKNOWN;
+use crate::forecast::Policy;
+use crate::problem::Problems;
+use crate::status::{Classes, Facts, ObservedPod, UNKNOWN};
 
 const GROUP: &str =
     "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups/harbour-harbour-7kq2m";
@@ -24,18 +27,98 @@ fn guests(count: usize) -> Guests {
     Guests { there, unlisted: Vec::new() }
 }
 
+/// What a cluster comes to whose pods are these.
+fn part_with(
+    pods: &[ObservedPod],
+    status: &IdentitiesStatus,
+    guests: Guests,
+    is_forced: bool,
+) -> Parting {
+    let cluster = valid(&changed(&[]));
+    let (policy, lints) = (Policy::default(), Problems::default());
+    let observed = Observed {
+        cluster: ClusterState::Valid(&cluster),
+        generation: None,
+        now: at("2026-06-01T12:00:00Z"),
+        classes: Classes::Unknown,
+        pods,
+        volumes: &[],
+        proves: Hop::Granted,
+        policy: &policy,
+        lints: &lints,
+        is_ending: true,
+        drift: &[],
+        previous: None,
+    };
+    parting(&observed, status, guests, is_forced)
+}
+
 fn part(status: Option<&IdentitiesStatus>, guests: Guests, is_forced: bool) -> Parting {
-    parting(&valid(&changed(&[])), status, guests, is_forced)
+    part_with(&[], &status.cloned().unwrap_or_default(), guests, is_forced)
+}
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
 }
 
 #[test]
-fn every_component_has_a_row_and_all_but_the_key_leave_something() {
-    assert_eq!(CLEANS_UP.map(|(component, _)| component), Component::ALL);
+fn every_component_but_the_key_leaves_something_and_says_where() {
     for component in Component::ALL {
         let parting = part(Some(&status(component, FALSE)), Guests::default(), false);
-        assert_eq!(parting.leaks.len(), usize::from(component != Component::Kms), "{component}");
+        let places: Vec<_> = parting.leaks.iter().map(|leak| leak.place.as_str()).collect();
+        let network = GROUP.replace("harbour-harbour", "harbour-vnet-harbour");
+        let zone = format!("{GROUP}/providers/Microsoft.Network/privateDnsZones/harbour.hcp.example.com");
+        let rules = format!(
+            "{}/providers/Microsoft.Network/networkSecurityGroups/harbour-harbour-7kq2m-nsg",
+            GROUP.replace("harbour-harbour", "harbour-nsg-harbour")
+        );
+        let expected: Vec<&str> = match component {
+            Component::Kms => Vec::new(),
+            Component::CloudProvider => vec![GROUP, &rules],
+            Component::ControlPlaneOperator => vec![&network],
+            Component::Ingress => vec![&zone],
+            _ => vec![GROUP],
+        };
+        assert_eq!(places, expected, "{component}");
         assert!(parting.may_go(), "{component}");
     }
+}
+
+#[test]
+fn what_goes_on_with_its_mounted_credential_leaks_nothing_until_that_ends_or_is_refused() {
+    let mut told = status(Component::NodePoolManagement, FALSE);
+    let identity = &mut told.identities[0];
+    identity.reason = "SecretNotFound".to_owned();
+    identity.failed_hop = Some("vault-read".to_owned());
+    identity.not_after = Some(at("2026-06-02T00:00:00Z"));
+    let serving = part_with(&[], &told, guests(1), false);
+    assert_eq!((serving.leaks.len(), serving.is_stuck()), (0, false));
+    let message = serving.message().unwrap();
+    assert!(
+        message.ends_with("cannot be renewed, and still clean up: nodePoolManagement (SecretNotFound) until 2026-06-02T00:00:00Z"),
+        "{message}"
+    );
+
+    let failure = HopFailure {
+        hop: "entra-token".to_owned(),
+        code: "AADSTS700016".to_owned(),
+        message: String::new(),
+        hint: String::new(),
+        since: at("2026-06-01T11:00:00Z"),
+    };
+    let canary = CanaryFacts {
+        component: "nodePoolManagement".to_owned(),
+        failure: Some(failure),
+        ..CanaryFacts::default()
+    };
+    let pod = ObservedPod { is_ready: true, canary: Facts::Told(canary), ..ObservedPod::default() };
+    assert!(part_with(&[pod], &told, guests(1), false).is_stuck());
+
+    told.identities[0].not_after = Some(at("2026-06-01T12:00:00Z"));
+    assert!(part_with(&[], &told, guests(1), false).is_stuck());
+    told.identities[0].not_after = None;
+    told.identities[0].failed_hop = Some("entra-token".to_owned());
+    assert!(part_with(&[], &told, guests(1), false).is_stuck());
 }
 
 #[test]

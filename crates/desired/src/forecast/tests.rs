@@ -55,8 +55,22 @@ fn what_cannot_be_renewed_any_more_is_too_late_though_it_lasts() {
     let stamps = Stamps { cannot_renew_after: Some(day(60)), ..stamps() };
     assert_eq!(verdict(stamps, day(60)), Verdict::TooLate);
     assert_eq!(forecast(stamps, &hourly(), day(0)).last_write_at, Some(day(60)));
+    // No write helps any more, and there is time for another identity.
+    let told = forecast(stamps, &hourly(), day(60));
+    assert_eq!(told.reason(), "IdentityNotRenewable");
+    assert_eq!(
+        told.sentence(),
+        format!(
+            "the identity cannot be renewed since {}, and its credential ends at {}; next: make another identity, and name its secret in the HostedCluster before the credential ends",
+            day(60),
+            day(90)
+        )
+    );
+    let overdue = forecast(stamps, &hourly(), day(60) - 1.second()).sentence();
+    assert!(overdue.contains("the identity cannot be renewed after 2026-03-02"), "{overdue}");
     let stamps = Stamps { cannot_renew_after: None, ..stamps };
     assert_eq!(verdict(stamps, day(60)), Verdict::Overdue);
+    assert_eq!(forecast(stamps, &hourly(), day(90) - 1.second()).reason(), "RenewalTooLate");
 }
 
 #[test]

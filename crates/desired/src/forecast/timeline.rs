@@ -117,7 +117,7 @@ fn entries_of(cluster: &HostedClusterIdentities, policy: &Policy, now: Timestamp
         ready: identity.ready.clone(),
         loaded_version: identity.loaded_version.clone(),
         next: forecast.next_moment(),
-        hint: forecast.verdict.hint(),
+        hint: forecast.hint(),
         forecast,
     };
     let identities = cluster.status.as_ref().map(|status| status.identities.as_slice());

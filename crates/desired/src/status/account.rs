@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use lanyard_api::canary_facts::{HopFailure, LoadedCredential};
+use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use lanyard_api::{CanaryFacts, ObjectFacts, VolumeFacts};
 use lanyard_vocabulary::{Component, Consumer, Healing, Hop};
 
@@ -70,6 +71,8 @@ pub(super) struct Walk<'a> {
     pub(super) object: Option<&'a str>,
     pub(super) proves: Hop,
     pub(super) now: Timestamp,
+    /// The identity as it stands.
+    pub(super) previous: Option<&'a IdentityStatus>,
 }
 
 impl Walk<'_> {
@@ -167,10 +170,38 @@ impl Walk<'_> {
         }
         let version = mounted.as_ref().map(|object| object.version.clone());
         let version = version.filter(|version| !version.is_empty());
-        Some(match loaded {
-            Some(loaded) => Credential { version, ..Credential::loaded(loaded) },
-            None => Credential { version, ..mounted.map(Credential::mounted).unwrap_or_default() },
+        let mounted = mounted.map(Credential::mounted);
+        Some(match loaded.map(Credential::loaded) {
+            Some(loaded) => Credential { version: self.version(&loaded, mounted, version), ..loaded },
+            None => Credential { version, ..mounted.unwrap_or_default() },
         })
+    }
+
+    /// The version of what is loaded. A node tells a new version at once and a process when it has
+    /// gone all its way with it, so the mounted version counts when its stamps are those of what is
+    /// loaded; until then the one that was known before. Where a node tells no stamps it counts when
+    /// what is loaded is not what was loaded before.
+    fn version(
+        &self,
+        loaded: &Credential,
+        mounted: Option<Credential>,
+        version: Option<String>,
+    ) -> Option<String> {
+        let previous = self.previous.filter(|it| {
+            it.loaded_version.is_some()
+                && it.not_after.is_some()
+                && (it.not_before, it.not_after) == (loaded.not_before, loaded.not_after)
+        });
+        let mounted = mounted.unwrap_or_default();
+        let same = |one: Option<Timestamp>, other: Option<Timestamp>| {
+            one.is_none() || other.is_none() || one == other
+        };
+        if mounted.not_before.is_none() && mounted.not_after.is_none() {
+            return previous.map_or(version, |it| it.loaded_version.clone());
+        }
+        let is_loaded =
+            same(mounted.not_before, loaded.not_before) && same(mounted.not_after, loaded.not_after);
+        if is_loaded { version } else { previous.and_then(|it| it.loaded_version.clone()) }
     }
 
     /// Whether the file lasts longer than what is in use.

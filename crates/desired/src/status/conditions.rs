@@ -10,9 +10,10 @@ use lanyard_vocabulary::Component;
 
 use super::account::NOT_REPORTED;
 use super::identity::counts;
-use super::observed::{ClusterState, Observed};
+use super::observed::{ClusterState, Observed, ObservedPod};
 use super::{AS_EXPECTED, FALSE, TRUE, UNKNOWN};
 use crate::forecast::{Verdict, forecast_identity};
+use crate::problem::Severity;
 use crate::told::{one_line, reason, whole_second};
 
 /// Whether every identity works.
@@ -30,6 +31,8 @@ pub const VALID_NETWORK: &str = "ValidAzureNetwork";
 pub const CREDENTIALS_RENEWED: &str = "AzureCredentialsRenewed";
 /// Whether everything is as rendered, and in use as mounted.
 pub const IDENTITIES_IN_STEP: &str = "AzureIdentitiesInStep";
+/// Whether nothing in the HostedCluster is to be looked at: what the schema takes and lints name.
+pub const ADVISED_CONFIGURATION: &str = "AdvisedConfiguration";
 
 /// All conditions, always in this order.
 pub(super) fn conditions(
@@ -43,6 +46,7 @@ pub(super) fn conditions(
         (VALID_NETWORK, valid_network(observed)),
         (CREDENTIALS_RENEWED, credentials_renewed(observed, identities)),
         (IDENTITIES_IN_STEP, in_step(drift)),
+        (ADVISED_CONFIGURATION, advised(observed)),
     ]
     .into_iter()
     .map(|(kind, said)| said.condition(kind, observed))
@@ -136,23 +140,27 @@ fn valid_kms_config(observed: &Observed<'_>) -> Said {
     };
     let probes: Vec<_> =
         witnesses.iter().flat_map(|it| probes(observed, *it, ProbeFacts::ENCRYPTION)).collect();
-    match probes.iter().find(|probe| !probe.good).or(probes.first()) {
-        Some(probe) => said_by(probe, AZURE_ERROR),
-        None if encryption.private_access => Said::new(
-            UNKNOWN,
-            STATUS_UNKNOWN,
-            "Private Key Vault endpoint is not reachable from the management cluster",
-        ),
-        None => Said::new(UNKNOWN, STATUS_UNKNOWN, "no canary has told whether the key encrypts"),
+    if let Some(probe) = probes.iter().find(|probe| !probe.good).or(probes.first()) {
+        return said_by(probe, AZURE_ERROR);
     }
+    kept(observed, VALID_KMS_CONFIG, witnesses).unwrap_or_else(|| {
+        let missing = if encryption.private_access {
+            "Private Key Vault endpoint is not reachable from the management cluster"
+        } else {
+            "no canary has told whether the key encrypts"
+        };
+        Said::new(UNKNOWN, STATUS_UNKNOWN, missing)
+    })
 }
 
 fn valid_network(observed: &Observed<'_>) -> Said {
     let probes = probes(observed, Component::ControlPlaneOperator, ProbeFacts::NETWORK);
-    match probes.iter().find(|probe| !probe.good).or(probes.first()) {
-        Some(probe) => said_by(probe, "InsufficientClusterCapabilities"),
-        None => Said::new(UNKNOWN, NOT_REPORTED, "no canary has told whether the network is there"),
+    if let Some(probe) = probes.iter().find(|probe| !probe.good).or(probes.first()) {
+        return said_by(probe, "InsufficientClusterCapabilities");
     }
+    kept(observed, VALID_NETWORK, &[Component::ControlPlaneOperator]).unwrap_or_else(|| {
+        Said::new(UNKNOWN, NOT_REPORTED, "no canary has told whether the network is there")
+    })
 }
 
 /// The answers of the component's canaries to a probe, by pods that count and in their order.
@@ -166,6 +174,20 @@ fn probes<'a>(observed: &Observed<'a>, component: Component, name: &str) -> Vec<
         .collect();
     pods.sort_by_key(|(pod, _)| *pod);
     pods.into_iter().flat_map(|(_, it)| &it.probes).filter(|probe| probe.name == name).collect()
+}
+
+/// What a condition said, while the pods that would tell more are on their way.
+fn kept(observed: &Observed<'_>, kind: &str, witnesses: &[Component]) -> Option<Said> {
+    let is_witness = |pod: &&ObservedPod| {
+        witnesses.iter().any(|it| pod.classes.contains(it.facts().secret_provider_class))
+    };
+    let mut witnesses = observed.pods.iter().filter(is_witness);
+    let is_awaited = observed.is_ending
+        || witnesses.any(|pod| matches!(counts(observed, pod), Err(Some(_))));
+    let previous = observed.previous.filter(|_| is_awaited)?;
+    let previous = previous.conditions.iter().find(|it| it.type_ == kind)?;
+    let status = [TRUE, FALSE].into_iter().find(|status| *status == previous.status)?;
+    Some(Said::new(status, previous.reason.clone(), previous.message.clone()))
 }
 
 fn said_by(probe: &ProbeFacts, otherwise: &str) -> Said {
@@ -184,8 +206,8 @@ fn credentials_renewed(observed: &Observed<'_>, identities: &[IdentityStatus]) -
         let told = forecasts.iter().filter(move |(_, forecast)| verdicts(forecast.verdict));
         told.map(|(identity, it)| format!("{}: {}", identity.component, it.sentence()))
     };
-    let worst = forecasts.iter().map(|(_, forecast)| forecast.verdict).max();
-    match worst.filter(|verdict| verdict.is_alarming()) {
+    let worst = forecasts.iter().map(|(_, forecast)| forecast).max_by_key(|it| it.verdict);
+    match worst.filter(|worst| worst.verdict.is_alarming()) {
         Some(worst) => Said::new(FALSE, worst.reason(), listing(lines(Verdict::is_alarming))),
         None if lines(Verdict::is_unknown).next().is_some() => {
             Said::new(UNKNOWN, NOT_REPORTED, listing(lines(Verdict::is_unknown)))
@@ -200,6 +222,25 @@ fn in_step(drift: &[DriftStatus]) -> Said {
     let reason = if one_kind { first.kind.as_str() } else { "Drifted" };
     let lines = drift.iter().map(|it| format!("{}: {}", it.subject, it.message));
     Said::new(FALSE, reason, listing(lines))
+}
+
+/// Of a cluster that cannot be used the errors are told elsewhere, and the lints here.
+fn advised(observed: &Observed<'_>) -> Said {
+    let problems = match observed.cluster {
+        ClusterState::Valid(_) => observed.lints,
+        ClusterState::Invalid(problems) => problems,
+    };
+    let lints = problems.iter().filter(|it| it.severity == Severity::Lint);
+    let lines: Vec<_> = lints
+        .map(|lint| match &lint.hint {
+            Some(hint) => format!("{lint}; next: {hint}"),
+            None => lint.to_string(),
+        })
+        .collect();
+    if lines.is_empty() {
+        return Said::well();
+    }
+    Said::new(FALSE, "Linted", listing(lines.into_iter()))
 }
 
 const ALL_IS_WELL: &str = "All is well";

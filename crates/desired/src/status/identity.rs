@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
-use lanyard_vocabulary::{Component, Consumer, Hop, OutcomeCode};
+use lanyard_vocabulary::{ClientId, Component, Consumer, Hop, OutcomeCode};
 
 use super::account::{Account, Credential, NOT_REPORTED, Standing, Trouble, Walk};
 use super::observed::{ClusterState, Observed, ObservedPod, ObservedVolume};
@@ -14,6 +14,9 @@ use crate::told::{one_line, whole_second};
 /// How an identity is.
 pub(super) fn identity_status(observed: &Observed<'_>, component: Component) -> IdentityStatus {
     let accounts = accounts(observed, component);
+    if let Some(kept) = kept(observed, component, &accounts) {
+        return kept;
+    }
     let speaker = accounts.iter().min_by_key(|it| rank(it)).map(|speaking| &speaking.account);
     let credential = accounts.iter().filter_map(|it| it.account.credential.as_ref());
     let credential = credential.min_by(|one, other| one.age().cmp(&other.age())).cloned();
@@ -30,7 +33,7 @@ pub(super) fn identity_status(observed: &Observed<'_>, component: Component) -> 
         message: one_line(&message, MOST_TEXT),
         last_good_hop: last_good_hop.map(|hop| hop.name().to_owned()),
         failed_hop: speaker.and_then(Account::failed).map(|hop| hop.name().to_owned()),
-        loaded_version: credential.version,
+        loaded_version: credential.version.map(|it| one_line(&it, IdentityStatus::LONGEST_VERSION.into())),
         not_before: credential.not_before,
         not_after: credential.not_after,
         renew_after: credential.renew_after,
@@ -41,19 +44,52 @@ pub(super) fn identity_status(observed: &Observed<'_>, component: Component) -> 
     status
 }
 
-/// Whether a pod counts: what it reported is what is so. Gives until when it does not, where time
-/// alone decides.
+/// Whether a pod counts: what it reported is what is so. Gives until when it does not, where it is
+/// on its way: it began only now, or it goes.
 pub(super) fn counts(observed: &Observed<'_>, pod: &ObservedPod) -> Result<(), Option<Timestamp>> {
-    if !pod.is_ready || pod.is_deleting {
-        return Err(None);
-    }
-    let settled = pod.started.map(|started| started.saturating_add(SETTLING).unwrap_or(started));
-    let is_silent = pod.canary.told().is_none();
+    let is_to_come = |time: &Timestamp| *time > observed.now;
+    let after = |time: Timestamp| time.saturating_add(SETTLING).unwrap_or(time);
     let is_restless = pod.restarts >= RESTLESS;
-    match settled {
-        Some(settled) if settled > observed.now && (is_silent || is_restless) => Err(Some(settled)),
+    if pod.is_deleting {
+        return Err(pod.gone_by.filter(is_to_come));
+    }
+    if !pod.is_ready {
+        return Err(pod.created.map(after).filter(is_to_come).filter(|_| !is_restless));
+    }
+    let is_silent = pod.canary.told().is_none();
+    match pod.started.map(after).filter(is_to_come) {
+        Some(settled) if is_silent || is_restless => Err(Some(settled)),
         _ => Ok(()),
     }
+}
+
+/// The identity as it stands, while a pod that would speak for it is on its way and nobody else says
+/// that it is broken: a rollout is no news. So is the end of a cluster, whose pods go.
+fn kept(
+    observed: &Observed<'_>,
+    component: Component,
+    accounts: &[Speaking<'_>],
+) -> Option<IdentityStatus> {
+    let is_broken = accounts.iter().any(|it| it.account.standing == Standing::Broken);
+    if is_broken && !observed.is_ending || !accounts.iter().any(|it| it.is_awaited) {
+        return None;
+    }
+    let previous = previous(observed, component).filter(|it| it.ready != UNKNOWN)?;
+    let lasts = previous.not_after.is_none_or(|end| end > observed.now);
+    (lasts || observed.is_ending).then(|| previous.clone())
+}
+
+fn previous<'a>(observed: &Observed<'a>, component: Component) -> Option<&'a IdentityStatus> {
+    let mut previous = observed.previous?.identities.iter();
+    previous.find(|it| it.component == component.name())
+}
+
+/// Whether the canary of a pod that counts says that the component's identity fails.
+pub(super) fn is_refused(observed: &Observed<'_>, component: Component) -> bool {
+    observed.pods.iter().filter(|pod| counts(observed, pod).is_ok()).any(|pod| {
+        let canary = pod.canary.told().filter(|it| it.component == component.name());
+        canary.is_some_and(|it| it.failure.is_some())
+    })
 }
 
 /// An account, and where it is from.
@@ -61,12 +97,14 @@ struct Speaking<'a> {
     account: Account,
     row: usize,
     pod: &'a str,
+    /// Nobody speaks, and somebody is on the way.
+    is_awaited: bool,
 }
 
 /// The worst speaks: what is broken before what nobody knows before what is proven; of several that
 /// are broken, the one that is broken first; of several that are proven, one with a trouble.
 fn rank<'a>(speaking: &'a Speaking<'_>) -> impl Ord + use<'a> {
-    let Speaking { account, row, pod } = speaking;
+    let Speaking { account, row, pod, .. } = speaking;
     let failed = account.failed();
     (account.standing, failed.is_none(), failed, *row, *pod)
 }
@@ -76,7 +114,7 @@ fn accounts<'a>(observed: &Observed<'a>, component: Component) -> Vec<Speaking<'
     let has_class = observed.classes.has(class);
     if has_class == Some(false) {
         let account = without_class(observed, class);
-        return vec![Speaking { account, row: 0, pod: "" }];
+        return vec![Speaking { account, row: 0, pod: "", is_awaited: observed.is_ending }];
     }
     let object = secret_id(observed, component);
     let rows = component.consumers().iter().enumerate();
@@ -87,6 +125,7 @@ fn accounts<'a>(observed: &Observed<'a>, component: Component) -> Vec<Speaking<'
             object: object.as_deref(),
             proves: observed.proves,
             now: observed.now,
+            previous: previous(observed, component),
         };
         row_accounts(observed, &walk, row)
     })
@@ -110,12 +149,14 @@ fn row_accounts<'a>(observed: &Observed<'a>, walk: &Walk<'_>, row: usize) -> Vec
         .filter(|pod| counts(observed, pod).is_ok())
         .map(|pod| {
             let account = walk.account(pod, volume_of(observed, pod, walk.component));
-            Speaking { account, row, pod: &pod.name }
+            Speaking { account, row, pod: &pod.name, is_awaited: false }
         })
         .collect();
     if accounts.is_empty() {
         let account = nobody(observed, walk, &pods);
-        accounts.push(Speaking { account, row, pod: "" });
+        let is_awaited = pods.iter().any(|pod| matches!(counts(observed, pod), Err(Some(_))))
+            || observed.is_ending && pods.iter().all(|pod| pod.is_deleting);
+        accounts.push(Speaking { account, row, pod: "", is_awaited });
     }
     accounts
 }
@@ -236,8 +277,9 @@ fn client_id(
         ClusterState::Valid(cluster) => cluster.identities.get(&component)?.client_id,
         ClusterState::Invalid(_) => None,
     };
-    let loaded = || credential.client_id.as_deref().map(|id| one_line(id, MOST_ID));
-    named.map(|id| id.to_string()).or_else(loaded)
+    // An annotation may say anything; what is no client id would have the whole status refused.
+    let loaded = || credential.client_id.as_deref()?.parse().ok();
+    named.or_else(loaded).map(|id: ClientId| id.to_string())
 }
 
 /// Since when `ready` is what it is: as it stood, while it stays; of what broke, since when its
@@ -259,4 +301,3 @@ fn since(observed: &Observed<'_>, status: &IdentityStatus, speaker: Option<&Acco
 const SETTLING: Duration = Duration::from_mins(2);
 /// So many restarts are no accident.
 const RESTLESS: u32 = 3;
-const MOST_ID: usize = 64;

@@ -36,6 +36,10 @@ pub struct Observed<'a> {
     pub proves: Hop,
     /// What renewals and rotations are measured by.
     pub policy: &'a Policy,
+    /// What somebody should look at in the HostedCluster, though it can be used.
+    pub lints: &'a Problems,
+    /// Whether the HostedCluster is being deleted: its pods go, and what was known last stands.
+    pub is_ending: bool,
     /// What [`crate::drift::find`] found.
     pub drift: &'a [Finding],
     /// The status as it stands.
@@ -115,6 +119,10 @@ pub struct ObservedPod {
     pub is_ready: bool,
     /// Whether it is being deleted.
     pub is_deleting: bool,
+    /// By when it is gone, where it is being deleted.
+    pub gone_by: Option<Timestamp>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
     /// When the youngest of its containers began to run.
     pub started: Option<Timestamp>,
     /// How often the container that was restarted most often was.
@@ -142,6 +150,8 @@ impl ObservedPod {
             classes: classes_of(pod),
             is_ready: is_ready && phase == Some("Running"),
             is_deleting: pod.metadata.deletion_timestamp.is_some(),
+            gone_by: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
+            created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
             started: containers.iter().filter_map(running_since).max(),
             restarts: restarts.and_then(|count| u32::try_from(count).ok()).unwrap_or_default(),
             canary: Facts::of(annotations.and_then(|all| all.get(CanaryFacts::ANNOTATION))),

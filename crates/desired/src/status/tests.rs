@@ -21,6 +21,8 @@ mod identity;
 mod properties;
 mod transitions;
 
+const LOADED: &str = "5d0c7a1e-94b3-4f26-8e70-1c2b3a4d5e6f";
+
 /// A management cluster in which every identity works, to be broken.
 #[derive(Debug, Clone)]
 struct World {
@@ -31,6 +33,8 @@ struct World {
     volumes: Vec<ObservedVolume>,
     drift: Vec<Finding>,
     policy: Policy,
+    lints: Problems,
+    is_ending: bool,
     previous: Option<IdentitiesStatus>,
 }
 
@@ -57,6 +61,8 @@ impl World {
             volumes: Vec::new(),
             drift: Vec::new(),
             policy: Policy::default(),
+            lints: Problems::default(),
+            is_ending: false,
             previous: None,
             cluster,
         };
@@ -99,6 +105,8 @@ impl World {
             volumes: &self.volumes,
             proves: Hop::Granted,
             policy: &self.policy,
+            lints: &self.lints,
+            is_ending: self.is_ending,
             drift: &self.drift,
             previous: self.previous.as_ref(),
         }
@@ -174,6 +182,15 @@ impl World {
         });
     }
 
+    /// Has the canary load a credential that begins so many days later than the first one.
+    fn load(&mut self, component: Component, days: i64) {
+        let (begin, renewal, end) = stamps(days);
+        let loaded = self.canary_of(component).credential.as_mut().unwrap();
+        (loaded.not_before, loaded.renew_after, loaded.not_after) =
+            (Some(begin), Some(renewal), Some(end));
+        loaded.cannot_renew_after = Some(end);
+    }
+
     /// The same where what was told stands as the status.
     fn settled(mut self) -> Self {
         self.previous = Some(self.status());
@@ -233,7 +250,7 @@ fn canary(component: Component) -> CanaryFacts {
         component: component.name().to_owned(),
         last_good_hop: Some("granted".to_owned()),
         credential: Some(LoadedCredential {
-            client_id: "loaded".to_owned(),
+            client_id: LOADED.to_owned(),
             thumbprint: "thumb".to_owned(),
             not_before: Some(begin),
             not_after: Some(end),
@@ -242,6 +259,10 @@ fn canary(component: Component) -> CanaryFacts {
         }),
         ..CanaryFacts::default()
     }
+}
+
+fn bytes(status: &IdentitiesStatus) -> String {
+    serde_json::to_string(status).unwrap()
 }
 
 fn said(identity: &IdentityStatus) -> (&str, &str, Option<&str>, Option<&str>) {
@@ -259,6 +280,7 @@ fn a_pod_is_seen_with_its_deployment_its_classes_and_what_its_canary_told() {
         "metadata": {
             "name": "ingress-operator-7d9-x", "uid": "u",
             "labels": {"pod-template-hash": "7d9"},
+            "creationTimestamp": "2026-05-31T23:59:00Z",
             "annotations": {(CanaryFacts::ANNOTATION): r#"{"component":"ingress","lastGoodHop":"granted"}"#},
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": true, "name": "ingress-operator-7d9", "uid": "r"}],
         },
@@ -287,6 +309,8 @@ fn a_pod_is_seen_with_its_deployment_its_classes_and_what_its_canary_told() {
             classes: BTreeSet::from(["managed-azure-ingress".to_owned()]),
             is_ready: true,
             is_deleting: false,
+            gone_by: None,
+            created: Some(at("2026-05-31T23:59:00Z")),
             started: Some(at("2026-06-01T01:00:00Z")),
             restarts: 4,
             canary: Facts::Told(CanaryFacts {

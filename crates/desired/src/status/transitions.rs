@@ -2,7 +2,7 @@
 
 use lanyard_api::hosted_cluster_identities::{IdentitiesStatus, IdentityStatus};
 
-use super::conditions::{CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_KMS_CONFIG, VALID_NETWORK};
+use super::conditions::{ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_KMS_CONFIG, VALID_NETWORK};
 use super::{AS_EXPECTED, FALSE, TRUE, UNKNOWN};
 use crate::told::{one_line, reason};
 
@@ -91,12 +91,19 @@ fn of_identity(previous: Option<&IdentityStatus>, now: &IdentityStatus) -> Optio
 
 fn rotated(previous: &IdentityStatus, now: &IdentityStatus) -> Option<Transition> {
     let (was, is) = (previous.loaded_version.as_ref()?, now.loaded_version.as_ref()?);
-    if was == is {
+    // Of two pods the one with the newer credential may go.
+    let stamps = |it: &IdentityStatus| (it.not_before, it.not_after);
+    let goes_back = previous.not_before.zip(now.not_before).is_some_and(|(was, is)| is < was)
+        || previous.not_after.zip(now.not_after).is_some_and(|(was, is)| is < was);
+    let is_newer = stamps(now) != stamps(previous) || now.not_after.is_none();
+    if was == is || goes_back || !is_newer {
         return None;
     }
     let until = now.not_after.map(|end| format!(", valid until {end}")).unwrap_or_default();
     let component = &now.component;
-    let message = format!("identity `{component}`: version {is} is mounted in every pod{until}");
+    // Without its stamps nobody knows more than what is mounted.
+    let what = if now.not_after.is_some() { "loaded" } else { "mounted" };
+    let message = format!("identity `{component}`: version {is} is {what} in every pod{until}");
     Some(Transition::normal("CredentialRotated", message))
 }
 
@@ -134,8 +141,13 @@ impl Transition {
     }
 }
 
-const EVENTFUL: [&str; 4] =
-    [VALID_KMS_CONFIG, VALID_NETWORK, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP];
+const EVENTFUL: [&str; 5] = [
+    VALID_KMS_CONFIG,
+    VALID_NETWORK,
+    CREDENTIALS_RENEWED,
+    IDENTITIES_IN_STEP,
+    ADVISED_CONFIGURATION,
+];
 
 /// Source: the validation of `note` in `events.k8s.io/v1`: 1024 bytes.
 const MOST_MESSAGE: usize = 1_024;

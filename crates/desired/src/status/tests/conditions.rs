@@ -7,6 +7,33 @@ fn triple(status: &str, reason: &str, message: &str) -> (String, String, String)
 }
 
 #[test]
+fn what_the_schema_takes_and_lints_name_is_told_once_in_a_condition_of_its_own() {
+    let mut world = World::good();
+    assert_eq!(world.condition(ADVISED_CONFIGURATION).0, "True");
+    world.lints.lint("spec.platform.azure.location", "`West Europe` is no short name", "write `westeurope`");
+    let (status, reason, message) = world.condition(ADVISED_CONFIGURATION);
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Linted"));
+    assert_eq!(
+        message,
+        "spec.platform.azure.location: `West Europe` is no short name; next: write `westeurope`"
+    );
+    assert_eq!(world.condition(VALID_IDENTITIES).0, "True");
+    let told = transitions(Some(&World::good().status()), &world.status());
+    assert_eq!(told.iter().map(|it| it.reason.as_str()).collect::<Vec<_>>(), ["Linted"]);
+
+    // Of a cluster that cannot be used the errors alone say why.
+    let mut problems = world.lints.clone();
+    problems.error("spec.infraID", "infraID is required");
+    let mut observed = world.observed();
+    observed.cluster = ClusterState::Invalid(&problems);
+    let all = identities_status(&observed).conditions;
+    let message = |kind: &str| &all.iter().find(|it| it.type_ == kind).unwrap().message;
+    let expected = "the HostedCluster cannot be used: spec.infraID: infraID is required";
+    assert_eq!(message(VALID_IDENTITIES), expected);
+    assert!(message(ADVISED_CONFIGURATION).contains("West Europe"));
+}
+
+#[test]
 fn all_identities_that_work_are_valid() {
     let world = World::good();
     assert_eq!(world.condition(VALID_IDENTITIES), triple("True", "AsExpected", "All is well"));

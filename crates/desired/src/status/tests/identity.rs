@@ -288,6 +288,96 @@ fn a_silent_pod_is_waited_for_before_it_makes_an_identity_unknown() {
     assert_eq!(world.identity(DISK).ready, "False");
 }
 
+/// A pod that takes the place of another one, before it said anything.
+fn replaced(world: &World) -> World {
+    let mut world = world.clone();
+    world.run(DISK, &DISK.consumers()[0], "new");
+    let (now, old) = (world.now, world.pod_of(DISK));
+    (old.is_deleting, old.gone_by) = (true, Some(now + 30.seconds()));
+    let new = world.pod("new");
+    (new.canary, new.created, new.started) = (Facts::Absent, Some(now), Some(now));
+    world
+}
+
+#[test]
+fn a_rollout_leaves_an_identity_as_it_stands_until_the_new_pod_speaks() {
+    let good = World::good().settled();
+    let before = bytes(&good.status());
+    let mut world = replaced(&good);
+    assert_eq!(bytes(&world.status()), before);
+    // With the network of the host the old pod goes before the new one is ready.
+    world.pod("new").is_ready = false;
+    assert_eq!(bytes(&world.status()), before);
+    world.pods.retain(|pod| pod.name != "new");
+    assert_eq!(bytes(&world.status()), before);
+    assert_eq!(next_look(&world.observed(), &world.status()), Some(noon() + 30.seconds()));
+
+    // Only for so long.
+    let mut world = replaced(&good).later(2);
+    assert_eq!(world.identity(DISK).reason, "NotProven");
+    world.pod("new").is_ready = false;
+    assert_eq!(world.identity(DISK).ready, "Unknown");
+
+    // Nor beyond what the credential lasts, nor against what somebody tells.
+    let mut world = replaced(&good);
+    let end = world.now;
+    let all = &mut world.previous.as_mut().unwrap().identities;
+    all.iter_mut().find(|it| it.component == "disk").unwrap().not_after = Some(end);
+    assert_eq!(world.identity(DISK).ready, "Unknown");
+    let mut world = replaced(&good);
+    world.pod("new").canary = Facts::Told(canary(DISK));
+    told(&mut world.pod("new").canary).failure = Some(HopFailure {
+        hop: "granted".to_owned(),
+        code: "AuthorizationFailed".to_owned(),
+        message: "what came back".to_owned(),
+        hint: String::new(),
+        since: noon(),
+    });
+    assert_eq!(world.identity(DISK).reason, "AuthorizationFailed");
+}
+
+#[test]
+fn at_the_end_of_a_cluster_what_was_known_last_stands_and_what_breaks_is_told() {
+    let mut world = World::good();
+    world.probe(Component::Kms, ProbeFacts::ENCRYPTION, true, "AsExpected");
+    let mut world = World { is_ending: true, ..world.settled() };
+    world.fail(DISK, Hop::EntraToken, "AADSTS700016");
+    assert_eq!(world.identity(DISK).reason, "AADSTS700016");
+    let mut world = world.settled();
+    let before = bytes(&world.status());
+    for pod in &mut world.pods {
+        pod.is_deleting = true;
+    }
+    assert_eq!(bytes(&world.status()), before);
+    world.pods.clear();
+    world.volumes.clear();
+    world.classes = Some(BTreeSet::new());
+    assert_eq!(bytes(&world.status()), before);
+    assert_eq!(transitions(world.previous.as_ref(), &world.status()), []);
+}
+
+#[test]
+fn a_version_that_is_mounted_and_not_loaded_is_not_the_one_that_shows() {
+    let mut world = World::good().settled();
+    let id = world.volume_of(DISK).objects[0].0.clone();
+    let (pod, class) = (DISK.consumers()[0].deployment, DISK.facts().secret_provider_class);
+    *world.volume_of(DISK) = volume(pod, class, &id, "v2", stamps(10));
+    let identity = world.identity(DISK);
+    assert_eq!(identity.loaded_version.as_deref(), Some("v1"));
+    assert_eq!(identity.not_after, Some(stamps(0).2));
+    // Nobody who begins only now knows which version was loaded before.
+    world.previous = None;
+    assert_eq!(world.identity(DISK).loaded_version, None);
+
+    // A driver that tells no stamps says no more than that there is another version.
+    let mut world = World::good().settled();
+    world.volume_of(DISK).facts = Facts::Absent;
+    world.volume_of(DISK).objects[0].1 = "v2".to_owned();
+    assert_eq!(world.identity(DISK).loaded_version.as_deref(), Some("v1"));
+    world.load(DISK, 10);
+    assert_eq!(world.identity(DISK).loaded_version.as_deref(), Some("v2"));
+}
+
 #[test]
 fn a_canary_in_a_crash_loop_counts_once_it_has_run_for_a_while() {
     let mut world = World::good();
@@ -361,7 +451,10 @@ fn the_client_id_is_that_of_the_cluster_or_else_of_the_loaded_credential() {
     let named = world.cluster.identities[&DISK].client_id.unwrap().to_string();
     assert_eq!(world.identity(DISK).client_id, Some(named));
     world.cluster.identities.get_mut(&DISK).unwrap().client_id = None;
-    assert_eq!(world.identity(DISK).client_id.as_deref(), Some("loaded"));
+    assert_eq!(world.identity(DISK).client_id.as_deref(), Some(LOADED));
+    let odd = "not an id, and far too long to be one, whoever wrote it here";
+    world.canary_of(DISK).credential.as_mut().unwrap().client_id = odd.to_owned();
+    assert_eq!(world.identity(DISK).client_id, None);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::*;
 
 /// Something that happens to one component.
 fn happening() -> impl Strategy<Value = (Component, u8, usize)> {
-    (prop::sample::select(Component::ALL.to_vec()), 0_u8..10, 0..OutcomeCode::ALL.len())
+    (prop::sample::select(Component::ALL.to_vec()), 0_u8..13, 0..OutcomeCode::ALL.len())
 }
 
 fn happen(world: &mut World, (component, what, code): (Component, u8, usize)) {
@@ -24,6 +24,17 @@ fn happen(world: &mut World, (component, what, code): (Component, u8, usize)) {
             world.classes.as_mut().unwrap().remove(class);
         }
         8 => world.volume_of(component).objects[0].1 = format!("v{code}"),
+        9 => {
+            let now = world.now;
+            let pod = world.pod_of(component);
+            (pod.is_ready, pod.created) = (false, Some(now));
+        }
+        10 => {
+            let gone_by = world.now + 30.seconds();
+            let pod = world.pod_of(component);
+            (pod.is_deleting, pod.gone_by) = (true, Some(gone_by));
+        }
+        11 => world.is_ending = true,
         _ => {
             let hop = Hop::ALL[7 + code % 3];
             if world.pod_of(component).canary.told().is_some() {
@@ -43,10 +54,6 @@ fn applied(happenings: &[(Component, u8, usize)]) -> World {
         }
     }
     world
-}
-
-fn bytes(status: &IdentitiesStatus) -> String {
-    serde_json::to_string(status).unwrap()
 }
 
 proptest! {

@@ -80,11 +80,23 @@ fn the_first_status_tells_what_is_known_and_no_more() {
 }
 
 #[test]
-fn a_rotation_is_told_when_the_oldest_version_is_a_newer_one() {
-    let mut rotated = World::good();
-    rotated.volume_of(DISK).objects[0].1 = "v2".to_owned();
-    rotated.facts_of(DISK).objects[0].version = "v2".to_owned();
-    assert_eq!(events(&World::good(), &mut rotated), one(EventType::Normal, "CredentialRotated"));
+fn a_rotation_is_told_when_the_oldest_version_is_loaded_with_the_end_of_the_new_one() {
+    let id = World::good().volume_of(DISK).objects[0].0.clone();
+    let (pod, class) = (DISK.consumers()[0].deployment, DISK.facts().secret_provider_class);
+    // The node tells it at once, and the canary when it has gone all its way.
+    let mut mounted = World::good();
+    *mounted.volume_of(DISK) = volume(pod, class, &id, "v2", stamps(10));
+    assert_eq!(events(&World::good(), &mut mounted), []);
+    let mut loaded = mounted.clone();
+    loaded.load(DISK, 10);
+    let told = transitions(Some(&mounted.status()), &loaded.status());
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].reason, "CredentialRotated");
+    let end = stamps(10).2;
+    assert!(told[0].message.ends_with(&format!("version v2 is loaded in every pod, valid until {end}")));
+
+    // Of two pods the one with the newer credential goes: that is no rotation.
+    assert_eq!(events(&loaded, &mut World::good()), []);
 }
 
 #[test]
