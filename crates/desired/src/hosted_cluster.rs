@@ -1,6 +1,7 @@
 //! A hosted cluster of managed Azure whose every value was checked.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use lanyard_vocabulary::{
     ArmResourceId, ClientId, Cloud, Component, InfraId, ObjectEncoding, SecretName, SubscriptionId,
@@ -12,6 +13,7 @@ pub mod cluster_identity;
 pub mod desired;
 pub mod encryption_config;
 pub mod isolation;
+pub mod key_rotation;
 pub mod names;
 pub mod network_secret;
 pub mod validate;
@@ -138,6 +140,13 @@ pub struct EncryptionKey {
     pub name: SecretName,
     /// The version of the key.
     pub version: String,
+}
+
+impl fmt::Display for EncryptionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { vault, name, version } = self;
+        write!(formatter, "key `{name}` version `{version}` of vault `{vault}`")
+    }
 }
 
 /// How load balancers probe services, by annotation.

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use lanyard_api::HostedCluster;
+use lanyard_desired::hosted_cluster::key_rotation::lint_rotation;
 use lanyard_desired::{
     HostedClusterKind, Problem, Problems, Severity, ValidateError, Validated,
     ValidatedHostedCluster, validate,
@@ -80,6 +81,7 @@ pub(crate) fn judge(observed: &Observed, settings: &OperatorSettings) -> Judgeme
     if let Some(other) = observed.tenant.as_ref().filter(|tenant| **tenant != observed.key) {
         return taken(observed, other);
     }
+    let lints = lints.into_iter().chain(lint_rotation(&wire)).collect();
     let pause = pause(&wire, observed.now);
     Judgement::Usable(Box::new(Usable { wire, cluster, lints, pause }))
 }

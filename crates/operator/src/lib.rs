@@ -25,6 +25,7 @@
 mod apply;
 mod context;
 mod deletion;
+mod encryption_key;
 mod error;
 mod events;
 mod finalizer;

@@ -1,10 +1,14 @@
 //! One look at one cluster: observe, validate, desire, compare, apply, tell.
 
+use std::time::Duration;
+
 use lanyard_desired::drift::ChangedObject;
+use lanyard_desired::{Change, Problems};
 
 use crate::apply::Applier;
 use crate::context::Context;
 use crate::deletion;
+use crate::encryption_key::{self, Recorded};
 use crate::error::ReconcileError;
 use crate::finalizer;
 use crate::judge::{Judgement, Pause, Usable, judge};
@@ -42,8 +46,11 @@ pub(crate) async fn reconcile(
         }
         Judgement::Usable(usable) => {
             let made = make(context, &observed, usable, applier).await;
-            let left = made.as_ref().map_or(&[][..], |made| &made.left);
-            let heard = Heard { left, ..Heard::of(usable) };
+            let heard = match &made {
+                Ok(Made { lost: Some(problems), .. }) => Heard::of_unusable(problems),
+                Ok(made) => Heard { left: &made.left, ..Heard::of(usable) },
+                Err(_) => Heard::of(usable),
+            };
             let look = status::look(context, &observed, &heard, None);
             // What failed keeps nobody from being told how the identities are.
             let told = status::tell(context, &observed, &look, fence).await;
@@ -61,6 +68,10 @@ struct Made {
     error: Option<ReconcileError>,
     /// There is a control plane now, and everything else can follow.
     is_first: bool,
+    /// Why nothing was made, though the cluster by itself can be used.
+    lost: Option<Problems>,
+    /// The API servers are waited for: nobody tells when they have rolled.
+    awaits_rollout: bool,
 }
 
 /// Makes what the cluster should have.
@@ -73,15 +84,27 @@ async fn make(
     if context.settings.role == Role::IdentityOnly {
         return Ok(Made::default());
     }
+    let mut refused = Vec::new();
     if usable.pause == Pause::None {
         finalizer::add(context, observed, applier.fence).await?;
+        match encryption_key::record(context, observed, usable, applier.fence).await? {
+            Recorded::Kept => {}
+            Recorded::Changed => return Ok(Made::default()),
+            Recorded::Refused(errors) => refused = errors,
+            Recorded::Lost(problem) => {
+                let lost = Some(Problems::from_iter([problem]));
+                return Ok(Made { lost, ..Made::default() });
+            }
+        }
     }
     let mut comparison = compare(context, observed, usable, applier).await;
     let mut errors = std::mem::take(&mut comparison.errors);
+    errors.extend(refused);
     if usable.pause != Pause::None {
         let error = (!errors.is_empty()).then_some(ReconcileError::Calls(errors));
         return Ok(Made { left: comparison.left(), error, ..Made::default() });
     }
+    let is_settled = !comparison.changes.iter().any(Change::is_write);
     let applied = comparison.apply(observed, applier).await;
     let left = held_by_others(&applied.failures);
     errors.extend(applied.failures.into_iter().map(|(_, error)| error));
@@ -91,7 +114,10 @@ async fn make(
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
     let is_first = observed.owner.uid().is_none() && error.is_none();
-    Ok(Made { left, error, is_first })
+    let is_settled = is_settled && !is_first && error.is_none();
+    let awaits_rollout =
+        is_settled && encryption_key::promote(context, observed, usable, applier.fence).await?;
+    Ok(Made { left, error, is_first, awaits_rollout, lost: None })
 }
 
 impl Made {
@@ -110,8 +136,14 @@ impl Made {
         }
         let end = match pause {
             Pause::Until(end) => Some(end),
+            Pause::None | Pause::Open if self.awaits_rollout => {
+                observed.now.checked_add(ROLLOUT_RECHECK).ok()
+            }
             Pause::None | Pause::Open => None,
         };
         Ok(look.sooner(end).again(observed.now))
     }
 }
+
+/// How often somebody looks whether the API servers have rolled.
+const ROLLOUT_RECHECK: Duration = Duration::from_secs(15);

@@ -67,7 +67,8 @@ fn every_component_but_the_key_leaves_something_and_says_where() {
         let parting = part(Some(&status(component, FALSE)), Guests::default(), false);
         let places: Vec<_> = parting.leaks.iter().map(|leak| leak.place.as_str()).collect();
         let network = GROUP.replace("harbour-harbour", "harbour-vnet-harbour");
-        let zone = format!("{GROUP}/providers/Microsoft.Network/privateDnsZones/harbour.hcp.example.com");
+        let zone =
+            format!("{GROUP}/providers/Microsoft.Network/privateDnsZones/harbour.hcp.example.com");
         let rules = format!(
             "{}/providers/Microsoft.Network/networkSecurityGroups/harbour-harbour-7kq2m-nsg",
             GROUP.replace("harbour-harbour", "harbour-nsg-harbour")

@@ -167,14 +167,14 @@ pub(crate) fn with_key_roles(
 }
 
 /// Whether the rotation that is under way has come to its second stage.
-fn is_promoted(status: &Value) -> bool {
+pub(super) fn is_promoted(status: &Value) -> bool {
     let state = status.pointer("/history/0/state").and_then(Value::as_str);
     status.get("targetKey").is_some() && matches!(state, Some("WritePromote" | "Migrating"))
 }
 
 /// A key of a vault in the status. One that cannot be used counts as absent: the status is written
 /// by controllers, and what the spec says was checked.
-fn key_in(status: &Value, field: &str) -> Option<EncryptionKey> {
+pub(super) fn key_in(status: &Value, field: &str) -> Option<EncryptionKey> {
     let azure = status.get(field)?.get("azure")?;
     let text = |name: &str| azure.get(name).and_then(Value::as_str);
     Some(EncryptionKey {

@@ -172,7 +172,9 @@ impl Walk<'_> {
         let version = version.filter(|version| !version.is_empty());
         let mounted = mounted.map(Credential::mounted);
         Some(match loaded.map(Credential::loaded) {
-            Some(loaded) => Credential { version: self.version(&loaded, mounted, version), ..loaded },
+            Some(loaded) => {
+                Credential { version: self.version(&loaded, mounted, version), ..loaded }
+            }
             None => Credential { version, ..mounted.unwrap_or_default() },
         })
     }
@@ -199,8 +201,8 @@ impl Walk<'_> {
         if mounted.not_before.is_none() && mounted.not_after.is_none() {
             return previous.map_or(version, |it| it.loaded_version.clone());
         }
-        let is_loaded =
-            same(mounted.not_before, loaded.not_before) && same(mounted.not_after, loaded.not_after);
+        let is_loaded = same(mounted.not_before, loaded.not_before)
+            && same(mounted.not_after, loaded.not_after);
         if is_loaded { version } else { previous.and_then(|it| it.loaded_version.clone()) }
     }
 

@@ -182,8 +182,8 @@ fn kept(observed: &Observed<'_>, kind: &str, witnesses: &[Component]) -> Option<
         witnesses.iter().any(|it| pod.classes.contains(it.facts().secret_provider_class))
     };
     let mut witnesses = observed.pods.iter().filter(is_witness);
-    let is_awaited = observed.is_ending
-        || witnesses.any(|pod| matches!(counts(observed, pod), Err(Some(_))));
+    let is_awaited =
+        observed.is_ending || witnesses.any(|pod| matches!(counts(observed, pod), Err(Some(_))));
     let previous = observed.previous.filter(|_| is_awaited)?;
     let previous = previous.conditions.iter().find(|it| it.type_ == kind)?;
     let status = [TRUE, FALSE].into_iter().find(|status| *status == previous.status)?;

@@ -33,7 +33,9 @@ pub(super) fn identity_status(observed: &Observed<'_>, component: Component) -> 
         message: one_line(&message, MOST_TEXT),
         last_good_hop: last_good_hop.map(|hop| hop.name().to_owned()),
         failed_hop: speaker.and_then(Account::failed).map(|hop| hop.name().to_owned()),
-        loaded_version: credential.version.map(|it| one_line(&it, IdentityStatus::LONGEST_VERSION.into())),
+        loaded_version: credential
+            .version
+            .map(|it| one_line(&it, IdentityStatus::LONGEST_VERSION.into())),
         not_before: credential.not_before,
         not_after: credential.not_after,
         renew_after: credential.renew_after,

@@ -2,7 +2,9 @@
 
 use lanyard_api::hosted_cluster_identities::{IdentitiesStatus, IdentityStatus};
 
-use super::conditions::{ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_KMS_CONFIG, VALID_NETWORK};
+use super::conditions::{
+    ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_KMS_CONFIG, VALID_NETWORK,
+};
 use super::{AS_EXPECTED, FALSE, TRUE, UNKNOWN};
 use crate::told::{one_line, reason};
 

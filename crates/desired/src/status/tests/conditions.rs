@@ -10,7 +10,11 @@ fn triple(status: &str, reason: &str, message: &str) -> (String, String, String)
 fn what_the_schema_takes_and_lints_name_is_told_once_in_a_condition_of_its_own() {
     let mut world = World::good();
     assert_eq!(world.condition(ADVISED_CONFIGURATION).0, "True");
-    world.lints.lint("spec.platform.azure.location", "`West Europe` is no short name", "write `westeurope`");
+    world.lints.lint(
+        "spec.platform.azure.location",
+        "`West Europe` is no short name",
+        "write `westeurope`",
+    );
     let (status, reason, message) = world.condition(ADVISED_CONFIGURATION);
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Linted"));
     assert_eq!(

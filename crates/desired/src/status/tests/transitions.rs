@@ -93,7 +93,9 @@ fn a_rotation_is_told_when_the_oldest_version_is_loaded_with_the_end_of_the_new_
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].reason, "CredentialRotated");
     let end = stamps(10).2;
-    assert!(told[0].message.ends_with(&format!("version v2 is loaded in every pod, valid until {end}")));
+    assert!(
+        told[0].message.ends_with(&format!("version v2 is loaded in every pod, valid until {end}"))
+    );
 
     // Of two pods the one with the newer credential goes: that is no rotation.
     assert_eq!(events(&loaded, &mut World::good()), []);

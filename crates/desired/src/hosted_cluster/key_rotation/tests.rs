@@ -1,0 +1,162 @@
+use super::*;
+use crate::fixture::{KMS, example, objects_of, valid, wire};
+use crate::hosted_cluster::encryption_config::{ENCRYPTION_CONFIG_SECRET, with_key_roles};
+
+fn now() -> Timestamp {
+    "2026-06-01T12:00:00.5Z".parse().unwrap()
+}
+
+/// The example with these versions of its keys, and this record.
+fn cluster(active: &str, backup: Option<&str>, record: &Value) -> HostedCluster {
+    let mut example = example();
+    let azure = example.pointer_mut(KMS).unwrap();
+    azure["activeKey"]["keyVersion"] = json!(active);
+    if let Some(backup) = backup {
+        azure["backupKey"] = azure["activeKey"].clone();
+        azure["backupKey"]["keyVersion"] = json!(backup);
+    }
+    example["status"] = json!({"secretEncryption": record});
+    wire(example)
+}
+
+fn step(wire: &HostedCluster, writer: Option<&str>, has_rolled: bool) -> KeyStep {
+    key_step(&valid(wire), wire, &KeyEvidence { writer, has_rolled, now: now() })
+}
+
+/// What is recorded, or nothing where it stays.
+fn next(wire: &HostedCluster, has_rolled: bool) -> Option<Value> {
+    match step(wire, None, has_rolled) {
+        KeyStep::Record { status, .. } => Some(status),
+        KeyStep::Keep => None,
+        KeyStep::Lost(problem) => panic!("{problem}"),
+    }
+}
+
+/// The versions that write and read by a record.
+fn parts(wire: &HostedCluster) -> (String, Option<String>) {
+    let encryption = with_key_roles(&valid(wire), wire).encryption.unwrap();
+    (encryption.active_key.version, encryption.backup_key.map(|key| key.version))
+}
+
+fn provider(wire: &HostedCluster, version: &str) -> String {
+    let encryption = valid(wire).encryption.unwrap();
+    let key = EncryptionKey { version: version.to_owned(), ..encryption.active_key.clone() };
+    encryption.provider_name(&key)
+}
+
+fn versions(writes: &str, reads: &str) -> (String, Option<String>) {
+    (writes.to_owned(), Some(reads.to_owned()))
+}
+
+#[test]
+fn a_changed_key_is_read_by_every_api_server_before_it_writes_and_the_old_one_stays() {
+    let unrecorded = cluster("1", None, &Value::Null);
+    let first = next(&unrecorded, false).unwrap();
+    assert_eq!(first["activeKey"]["azure"]["keyVersion"], "1");
+    assert_eq!(next(&cluster("1", None, &first), true), None, "it is settled");
+
+    let changed = cluster("2", None, &first);
+    assert_eq!(parts(&changed), versions("1", "2"), "before anybody wrote anything");
+    let begun = next(&changed, true).unwrap();
+    assert_eq!(begun["history"][0]["state"], READ_ONLY_DEPLOY);
+    let waiting = cluster("2", None, &begun);
+    assert_eq!(parts(&waiting), versions("1", "2"));
+    assert!(awaits_rollout(&valid(&waiting), &waiting));
+    assert_eq!(next(&waiting, false), None);
+
+    let promoted = next(&waiting, true).unwrap();
+    assert_eq!(promoted["history"].as_array().unwrap().len(), 1);
+    assert_eq!(promoted["history"][0]["state"], WRITE_PROMOTE);
+    assert_eq!(promoted["history"][0]["startedTime"], "2026-06-01T12:00:00Z");
+    let promoted = cluster("2", None, &promoted);
+    assert_eq!(parts(&promoted), versions("2", "1"));
+    assert_eq!(next(&promoted, true), None, "until somebody records otherwise");
+    assert!(!awaits_rollout(&valid(&promoted), &promoted));
+    let lint = lint_rotation(&promoted).unwrap();
+    assert!(lint.message.contains("version `2`") && lint.message.contains("version `1`"));
+
+    // Whatever the spec becomes meanwhile waits.
+    let record = promoted.unknown["status"]["secretEncryption"].clone();
+    let third = cluster("3", None, &record);
+    assert_eq!((parts(&third), next(&third, true)), (versions("2", "1"), None));
+    // Somebody wrote all values anew, and recorded it.
+    let ended = json!({"activeKey": record["targetKey"], "history": record["history"]});
+    assert_eq!(next(&cluster("2", None, &ended), true), None);
+    assert_eq!(parts(&cluster("3", None, &ended)), versions("2", "3"));
+    let again = next(&cluster("3", None, &ended), true).unwrap();
+    assert_eq!(again["history"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_key_that_wrote_nothing_yet_gives_way() {
+    let first = next(&cluster("1", None, &Value::Null), false).unwrap();
+    let begun = next(&cluster("2", None, &first), false).unwrap();
+    let replaced = next(&cluster("3", None, &begun), true).unwrap();
+    assert_eq!(replaced["targetKey"]["azure"]["keyVersion"], "3");
+    let states: Vec<_> =
+        replaced["history"].as_array().unwrap().iter().map(|it| &it["state"]).collect();
+    assert_eq!(states, [READ_ONLY_DEPLOY, INTERRUPTED]);
+    assert_eq!(parts(&cluster("3", None, &replaced)), versions("1", "3"));
+
+    let back = next(&cluster("1", None, &begun), true).unwrap();
+    assert_eq!((back.get("targetKey"), &back["history"][0]["state"]), (None, &json!(INTERRUPTED)));
+    assert_eq!(parts(&cluster("1", None, &back)), ("1".to_owned(), None));
+}
+
+#[test]
+fn what_is_recorded_first_is_what_writes_and_never_loses_what_is_read() {
+    let both = cluster("2", Some("1"), &Value::Null);
+    for (writer, parts_then) in [("2", versions("2", "1")), ("1", versions("1", "2"))] {
+        let writer = provider(&both, writer);
+        let KeyStep::Record { status, .. } = step(&both, Some(&writer), false) else { panic!() };
+        assert_eq!(parts(&cluster("2", Some("1"), &status)), parts_then);
+    }
+    // Somebody changed the key while nobody recorded it.
+    let changed = cluster("2", None, &Value::Null);
+    for writer in [provider(&changed, "1"), String::new()] {
+        let KeyStep::Lost(problem) = step(&changed, Some(&writer), true) else { panic!() };
+        assert_eq!(problem.field, "spec.secretEncryption.kms.azure.activeKey");
+    }
+    let writer = provider(&changed, "2");
+    assert!(matches!(step(&changed, Some(&writer), false), KeyStep::Record { .. }));
+}
+
+#[test]
+fn the_writer_is_the_first_provider_of_what_is_rendered() {
+    let wire = cluster("2", Some("1"), &Value::Null);
+    let objects = objects_of(&wire);
+    let mut secrets = objects.iter().filter(|it| it.key.name == ENCRYPTION_CONFIG_SECRET);
+    assert_eq!(writer_in(&secrets.next().unwrap().value), provider(&wire, "2"));
+    for text in ["", "resources:\n- providers:\n  - identity: {}\n  - kms:\n      name: x\n"] {
+        let bytes = serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
+        assert_eq!(writer_in(&json!({"data": {(ENCRYPTION_CONFIG): bytes}})), "");
+    }
+    assert_eq!(writer_in(&json!({})), "");
+}
+
+#[test]
+fn a_deployment_has_rolled_when_nothing_earlier_is_left() {
+    let rolled = json!({
+        "metadata": {"generation": 4},
+        "spec": {"replicas": 3},
+        "status": {"observedGeneration": 4, "replicas": 3, "updatedReplicas": 3, "availableReplicas": 3},
+    });
+    assert!(has_rolled(&rolled));
+    let changes = [
+        ("/metadata/generation", 5),
+        ("/spec/replicas", 0),
+        ("/status/replicas", 4),
+        ("/status/updatedReplicas", 2),
+        ("/status/availableReplicas", 2),
+        ("/status/observedGeneration", 3),
+    ];
+    for (pointer, value) in changes {
+        let mut deployment = rolled.clone();
+        *deployment.pointer_mut(pointer).unwrap() = json!(value);
+        assert!(!has_rolled(&deployment), "{pointer}");
+    }
+    let mut leaving = rolled.clone();
+    leaving["status"]["terminatingReplicas"] = json!(1);
+    assert!(!has_rolled(&leaving));
+    assert!(!has_rolled(&json!({"spec": {"replicas": 1}})));
+}
