@@ -187,7 +187,7 @@ pub fn parting(
             component,
             reason: reason.clone(),
             resources,
-            place: place.of(cluster).to_string(),
+            place: place.of(cluster),
         }));
     }
     parting

@@ -178,7 +178,8 @@ mod tests {
 
     use super::*;
     use crate::status::{
-        CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_IDENTITIES, VALID_KMS_CONFIG, VALID_NETWORK,
+        ADVISED_CONFIGURATION, CREDENTIALS_RENEWED, IDENTITIES_IN_STEP, VALID_IDENTITIES,
+        VALID_KMS_CONFIG, VALID_NETWORK,
     };
 
     fn now() -> Timestamp {
@@ -262,6 +263,7 @@ mod tests {
             VALID_NETWORK,
             CREDENTIALS_RENEWED,
             IDENTITIES_IN_STEP,
+            ADVISED_CONFIGURATION,
         ];
         let metrics = METRICS.iter().map(|metric| metric.name);
         let alarms = Verdict::ALL.into_iter().filter(|it| it.is_alarming()).map(Verdict::reason);

@@ -61,9 +61,10 @@ pub(crate) async fn record(
         return Ok(Recorded::Kept);
     }
     let has_config = !is_recorded(&usable.wire) && observed.owner.uid().is_some();
-    let writer = match has_config {
-        true => fetch(context, observed, OwnedKind::Secret, ENCRYPTION_CONFIG_SECRET).await?,
-        false => None,
+    let writer = if has_config {
+        fetch(context, observed, OwnedKind::Secret, ENCRYPTION_CONFIG_SECRET).await?
+    } else {
+        None
     };
     let writer = writer.map(|secret| writer_in(&secret.value));
     let evidence = KeyEvidence { writer: writer.as_deref(), has_rolled: false, now: observed.now };

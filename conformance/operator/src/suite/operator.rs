@@ -4,6 +4,7 @@ mod asked;
 mod beside;
 mod converge;
 mod faults;
+mod kept;
 mod owners;
 mod replicas;
 mod rights;
@@ -18,6 +19,7 @@ use super::Stage;
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     let subjects = [
         converge::trials,
+        kept::trials,
         beside::trials,
         replicas::trials,
         rights::trials,

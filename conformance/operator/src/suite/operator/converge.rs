@@ -371,7 +371,7 @@ async fn broken(world: World) -> Result<(), Failed> {
     .await?;
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
     let told = events.list(&ListParams::default()).await?;
-    let about = told.iter().filter(|it| it.reason.as_deref() == Some("IdentitiesBroken")).count();
+    let about = told.iter().filter(|it| it.reason.as_deref() == Some("ResourcesLeft")).count();
     expect_same("events about it", about, 1)?;
     eventually("it goes all the same", async || Ok(world.count(&deployments()).await? == 0))
         .await?;

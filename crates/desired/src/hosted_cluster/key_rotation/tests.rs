@@ -155,7 +155,7 @@ fn a_deployment_has_rolled_when_nothing_earlier_is_left() {
         *deployment.pointer_mut(pointer).unwrap() = json!(value);
         assert!(!has_rolled(&deployment), "{pointer}");
     }
-    let mut leaving = rolled.clone();
+    let mut leaving = rolled;
     leaving["status"]["terminatingReplicas"] = json!(1);
     assert!(!has_rolled(&leaving));
     assert!(!has_rolled(&json!({"spec": {"replicas": 1}})));

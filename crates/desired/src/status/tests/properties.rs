@@ -113,3 +113,75 @@ proptest! {
         }
     }
 }
+
+/// Texts as annotations may hold them, written by whoever may write pods.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z0-9-]{0,40}",
+        "\\PC{0,200}",
+        Just("x".repeat(3_000)),
+        Just("ü\n".repeat(2_000)),
+        Just(LOADED.to_owned()),
+    ]
+}
+
+/// Where a value is longer than the definition of the API allows.
+fn breaches(schema: &Value, value: &Value, path: &str) -> Vec<String> {
+    let most = |name: &str| schema[name].as_u64().map(|most| usize::try_from(most).unwrap());
+    let of =
+        |key: &str, inner: &Value, value: &Value| breaches(inner, value, &format!("{path}.{key}"));
+    match value {
+        Value::String(text) => {
+            let is_long = most("maxLength").is_some_and(|most| text.chars().count() > most);
+            let allowed = schema["enum"].as_array();
+            let is_odd = allowed.is_some_and(|allowed| !allowed.contains(value));
+            if is_long || is_odd { vec![format!("{path}: {text}")] } else { Vec::new() }
+        }
+        Value::Array(items) => {
+            let is_long = most("maxItems").is_some_and(|most| items.len() > most);
+            let inner = items.iter().flat_map(|item| of("*", &schema["items"], item));
+            is_long.then(|| path.to_owned()).into_iter().chain(inner).collect()
+        }
+        Value::Object(map) => {
+            map.iter().flat_map(|(key, item)| of(key, &schema["properties"][key], item)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_was_told_the_api_server_takes_the_status(
+        texts in prop::collection::vec(any_text(), 10),
+        component in prop::sample::select(Component::ALL.to_vec()),
+        fails in any::<bool>(),
+    ) {
+        let mut texts = texts.into_iter();
+        let mut next = || texts.next().unwrap_or_default();
+        let mut world = World::good();
+        world.cluster.identities.get_mut(&component).unwrap().client_id = None;
+        let object = &mut world.volume_of(component).objects[0];
+        object.1 = next();
+        let facts = world.facts_of(component);
+        (facts.message, facts.outcome) = (Some(next()), Some(next()));
+        let canary = world.canary_of(component);
+        canary.last_good_hop = fails.then(&mut next);
+        canary.credential.as_mut().unwrap().client_id = next();
+        canary.failure = fails.then(|| HopFailure {
+            hop: next(),
+            code: next(),
+            message: next(),
+            hint: next(),
+            since: noon(),
+        });
+        let name = ProbeFacts::ENCRYPTION;
+        world.probe(Component::Kms, name, false, &next());
+        let definitions = lanyard_api::definitions::all();
+        let definition = definitions.iter().find(|it| it.plural() == "hostedclusteridentities");
+        let version = &definition.unwrap().value["spec"]["versions"][0];
+        let schema = &version["schema"]["openAPIV3Schema"]["properties"]["status"];
+        prop_assert!(schema["properties"]["identities"]["maxItems"].is_number());
+        let status = serde_json::to_value(world.status()).unwrap();
+        prop_assert_eq!(breaches(schema, &status, "status"), Vec::<String>::new());
+    }
+}
