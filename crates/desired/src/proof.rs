@@ -184,6 +184,13 @@ pub fn desired_proofs(cluster: &ValidatedHostedCluster) -> BTreeMap<Component, P
     .collect()
 }
 
+/// The request that the role of a component grants, where the cluster runs it and there is one.
+pub fn granted_proof(cluster: &ValidatedHostedCluster, component: Component) -> Option<ProofCall> {
+    let (_, granted, _) = PROOFS.iter().find(|(known, ..)| *known == component)?;
+    cluster.identities.get(&component)?;
+    call(cluster, *granted, Expected::Granted)
+}
+
 /// The refusal that holds for every role and every cluster: a credential of somebody else.
 pub fn secret_of_another(
     cluster: &ValidatedHostedCluster,

@@ -20,16 +20,20 @@ use crate::roll::{CLASS_STAMP, class_stamp};
 
 mod additions;
 mod canary;
+mod canary_call;
 mod key_plugin;
 mod mounted;
 #[cfg(test)]
 mod tests;
 
 use additions::Additions;
+pub use canary_call::CanaryCalls;
 
 /// The ServiceAccount of canaries, and the RoleBinding that gives it its rights.
 pub const CANARY_ACCOUNT: &str = "lanyard-canary";
-/// The ClusterRole with the rights of canaries: `get` and `patch` of pods.
+/// The Service of the reference that leads the pods of a control plane to private vaults.
+pub const PRIVATE_ROUTER: &str = "private-router";
+/// The ClusterRole with the rights of canaries: `get` of pods and `patch` of their status.
 pub const CANARY_ROLE: &str = "lanyard-canary";
 
 /// Variable of the storage drivers: the path of their cloud configuration.
@@ -84,7 +88,12 @@ pub(crate) fn desired_workloads(
     deployments
 }
 
-impl Site<'_> {
+impl<'a> Site<'a> {
+    fn canary_calls(self) -> CanaryCalls<'a> {
+        let Inputs { templates, private_router, .. } = self.inputs;
+        CanaryCalls { templates, private_router: *private_router }
+    }
+
     /// The deployment of this name: a template or a canary, and what brings the identities.
     fn deployment(self, name: &str) -> Value {
         let wirings: Vec<_> = self

@@ -4,6 +4,7 @@ use lanyard_api::{
     HostedCluster, HostedClusterIdentities, HostedControlPlane, SecretProviderClassPodStatus,
 };
 use lanyard_desired::OwnedKind;
+use lanyard_desired::workload::PRIVATE_ROUTER;
 
 use crate::settings::Role;
 use crate::watch::Subject;
@@ -21,6 +22,8 @@ pub(crate) enum WatchedKind {
     Pods,
     /// Where nodes tell what they know.
     PodStatuses,
+    /// The Services that lead control planes to private vaults, which others make.
+    PrivateRouters,
 }
 
 /// The label of what we make.
@@ -31,7 +34,10 @@ impl WatchedKind {
     pub(crate) fn of(role: Role) -> Vec<Self> {
         let mut kinds = vec![Self::HostedClusters, Self::Identities, Self::Pods, Self::PodStatuses];
         match role {
-            Role::All => kinds.extend(OwnedKind::ALL.map(Self::Owned)),
+            Role::All => {
+                kinds.push(Self::PrivateRouters);
+                kinds.extend(OwnedKind::ALL.map(Self::Owned));
+            }
             Role::IdentityOnly => kinds.push(Self::Owned(OwnedKind::SecretProviderClass)),
         }
         kinds
@@ -57,6 +63,7 @@ impl WatchedKind {
                 SecretProviderClassPodStatus::KIND,
                 "secretproviderclasspodstatuses",
             ),
+            Self::PrivateRouters => Subject::of("v1", "Service", "services").named(PRIVATE_ROUTER),
             Self::Owned(kind) => {
                 let facts = kind.facts();
                 let subject = Subject::of(facts.api_version, facts.kind, facts.plural);
@@ -81,6 +88,7 @@ impl WatchedKind {
             Self::Owned(kind) => kind.facts().kind,
             Self::Pods => "Pod",
             Self::PodStatuses => SecretProviderClassPodStatus::KIND,
+            Self::PrivateRouters => "Service",
         }
     }
 }

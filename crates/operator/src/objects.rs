@@ -75,7 +75,7 @@ fn desired(context: &Context, observed: &Observed, usable: &Usable) -> Vec<Desir
         vault_reader: settings.vault_reader,
         templates: &settings.templates,
         refresh: settings.refresh,
-        private_router: None,
+        private_router: observed.private_router,
     };
     let mut desired = desired_objects(&usable.cluster, &inputs);
     desired.retain(|it| !observed.unusable.iter().any(|(kind, _)| *kind == it.key.kind));

@@ -1,6 +1,7 @@
 //! The first stage: what is known of a cluster now. Nothing is asked that a watch told.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use lanyard_desired::objects::Owner;
@@ -26,6 +27,8 @@ pub(crate) struct Observed {
     pub(crate) owner: Owner,
     pub(crate) pods: Vec<ObservedPod>,
     pub(crate) volumes: Vec<ObservedVolume>,
+    /// The address of the router to private vaults.
+    pub(crate) private_router: Option<IpAddr>,
     /// The names of all classes, where they can be listed.
     pub(crate) classes: Option<BTreeSet<String>>,
     /// Kinds that cannot be used: nothing is done about their objects.
@@ -58,6 +61,7 @@ pub(crate) fn observe(context: &Context, key: &ClusterKey) -> Option<Observed> {
         owner: owner.map_or(Owner::NotYet, Owner::Known),
         pods,
         volumes,
+        private_router: stores.private_router(&namespace),
         classes,
         unusable: unusable.collect(),
         previous: stores.identities(key),

@@ -77,6 +77,14 @@ pub const RIGHTS: &[Right] = &[
     right("", "configmaps", OWN, Needed::ByAll),
     right("", "secrets", OWN, Needed::ByAll),
     right("apps", "deployments", OWN, Needed::ByAll),
+    // The way to private vaults, which HyperShift makes: it is asked for by its name.
+    Right {
+        group: "",
+        resource: "services",
+        verbs: WATCH,
+        names: &[lanyard_desired::workload::PRIVATE_ROUTER],
+        needed: Needed::ByAll,
+    },
     right("rbac.authorization.k8s.io", "rolebindings", OWN, Needed::ByAll),
     // Canaries get this role and no other one.
     Right {

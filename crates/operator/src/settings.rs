@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lanyard_desired::forecast::Policy;
 use lanyard_desired::objects::{Mode, VolumeRefresh};
 use lanyard_desired::templates::WorkloadTemplates;
-use lanyard_vocabulary::{ClientId, Hop};
+use lanyard_vocabulary::ClientId;
 
 use crate::lease::LeaseSettings;
 
@@ -27,8 +27,6 @@ pub struct OperatorSettings {
     pub templates: Arc<WorkloadTemplates>,
     /// What a mounted volume does when its class changes.
     pub refresh: VolumeRefresh,
-    /// How far the canaries walk: to a granted call, where they are given one, or to a token.
-    pub proves: Hop,
     /// What renewals and rotations are measured by.
     pub policy: Policy,
     /// Who tells events: `reportingInstance`.

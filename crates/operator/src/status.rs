@@ -11,6 +11,7 @@ use lanyard_api::{HostedCluster, HostedClusterIdentities};
 use lanyard_desired::deletion::{self, Guests, Parting};
 use lanyard_desired::drift::{self, ChangedObject, Finding, Memory};
 use lanyard_desired::status::{self, Classes, ClusterState, EventType, Transition};
+use lanyard_desired::workload::CanaryCalls;
 use lanyard_desired::{
     Problem, Problems, ValidatedHostedCluster, Writer, lint_shared_credentials, validate,
 };
@@ -175,7 +176,10 @@ fn desired_observed<'a>(
         classes: observed.classes.as_ref().map_or(Classes::Unknown, Classes::Listed),
         pods: &observed.pods,
         volumes: &observed.volumes,
-        proves: context.settings.proves,
+        canaries: CanaryCalls {
+            templates: &context.settings.templates,
+            private_router: observed.private_router,
+        },
         policy: &context.settings.policy,
         lints: heard.lints,
         is_ending: observed.cluster.is_deleting,

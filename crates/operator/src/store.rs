@@ -5,6 +5,7 @@ mod objects;
 mod usability;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use kube::api::DynamicObject;
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
 use lanyard_api::{HostedClusterIdentities, SecretProviderClassPodStatus};
 use lanyard_desired::status::{ObservedPod, ObservedVolume};
+use lanyard_desired::workload::PRIVATE_ROUTER;
 use lanyard_desired::{ObjectKey, OwnedKind};
 use lanyard_kubernetes::ApiError;
 use parking_lot::Mutex;
@@ -62,6 +64,8 @@ struct Room {
     objects: Objects,
     pods: BTreeMap<String, ObservedPod>,
     volumes: BTreeMap<String, ObservedVolume>,
+    /// The address of the router to private vaults.
+    private_router: Option<IpAddr>,
 }
 
 /// How the identities of a cluster are, as it was told.
@@ -236,6 +240,11 @@ impl Stores {
         })
     }
 
+    /// The address of the router to private vaults in a namespace, where there is one.
+    pub(crate) fn private_router(&self, namespace: &str) -> Option<IpAddr> {
+        self.inner.lock().rooms.get(namespace)?.private_router
+    }
+
     /// How the identities of a cluster are, as it was told last.
     pub(crate) fn identities(&self, key: &ClusterKey) -> Option<Told> {
         self.inner.lock().identities.get(key).cloned()
@@ -307,7 +316,20 @@ impl Inner {
                 };
                 self.about(&namespace, is_news)
             }
+            WatchedKind::PrivateRouters => self.route(&namespace, router_address(&name, &object)),
         }
+    }
+
+    /// Where the router to private vaults is now.
+    fn route(&mut self, namespace: &str, address: Option<IpAddr>) -> News {
+        let is_news = match address {
+            Some(_) => {
+                let room = self.rooms.entry(namespace.to_owned()).or_default();
+                std::mem::replace(&mut room.private_router, address) != address
+            }
+            None => self.change(namespace, |room| room.private_router.take().is_some()),
+        };
+        self.about(namespace, is_news)
     }
 
     fn gone(&mut self, kind: WatchedKind, (namespace, name): &(String, String)) -> News {
@@ -344,6 +366,7 @@ impl Inner {
                 let was_there = self.change(namespace, |it| it.volumes.remove(name).is_some());
                 self.about(namespace, was_there)
             }
+            WatchedKind::PrivateRouters => self.route(namespace, None),
         }
     }
 
@@ -361,6 +384,10 @@ impl Inner {
             }
             WatchedKind::Pods => self.places(|room| room.pods.keys().cloned().collect()),
             WatchedKind::PodStatuses => self.places(|room| room.volumes.keys().cloned().collect()),
+            WatchedKind::PrivateRouters => self.places(|room| {
+                let known = room.private_router.map(|_| PRIVATE_ROUTER.to_owned());
+                known.into_iter().collect()
+            }),
         };
         let gone = places.into_iter().filter(|place| !told.contains(place));
         gone.collect::<Vec<_>>().iter().flat_map(|place| self.gone(kind, place)).collect()
@@ -414,7 +441,8 @@ impl Inner {
         let changed = change(found);
         let is_empty = found.objects.keys().next().is_none()
             && found.pods.is_empty()
-            && found.volumes.is_empty();
+            && found.volumes.is_empty()
+            && found.private_router.is_none();
         if is_empty {
             self.rooms.remove(room);
         }
@@ -462,6 +490,12 @@ fn room_of(key: &ObjectKey) -> String {
 fn object_key(kind: OwnedKind, namespace: &str, name: String) -> ObjectKey {
     let namespace = kind.facts().namespaced.then(|| namespace.to_owned());
     ObjectKey { kind, namespace, name }
+}
+
+/// The address of a Service that is the router to private vaults; a headless one has none.
+fn router_address(name: &str, service: &DynamicObject) -> Option<IpAddr> {
+    let address = service.data.pointer("/spec/clusterIP")?.as_str()?;
+    address.parse().ok().filter(|_| name == PRIVATE_ROUTER)
 }
 
 fn place_of(object: &DynamicObject) -> (String, String) {

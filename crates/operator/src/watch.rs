@@ -16,6 +16,8 @@ pub(crate) struct Subject {
     pub(crate) resource: ApiResource,
     /// Only objects with these labels.
     pub(crate) labels: Option<&'static str>,
+    /// Only objects of this name.
+    pub(crate) name: Option<&'static str>,
 }
 
 /// What a watch tells.
@@ -43,12 +45,30 @@ impl Subject {
             kind: kind.to_owned(),
             plural: plural.to_owned(),
         };
-        Self { resource, labels: None }
+        Self { resource, labels: None, name: None }
     }
 
     pub(crate) const fn labelled(mut self, labels: &'static str) -> Self {
         self.labels = Some(labels);
         self
+    }
+
+    /// The right to this name is enough.
+    pub(crate) const fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    fn config(&self) -> watcher::Config {
+        let config = watcher::Config::default();
+        let config = match self.labels {
+            Some(labels) => config.labels(labels),
+            None => config,
+        };
+        match self.name {
+            Some(name) => config.fields(&format!("metadata.name={name}")),
+            None => config,
+        }
     }
 
     /// Follows the kind for ever. An object that nobody can read is an object like all others here:
@@ -65,12 +85,7 @@ impl Subject {
             let connection = api.connection_to_watch(&self.resource.plural);
             let objects: Api<DynamicObject> =
                 Api::all_with(connection.client().clone(), &self.resource);
-            let config = watcher::Config::default();
-            let config = match self.labels {
-                Some(labels) => config.labels(labels),
-                None => config,
-            };
-            let mut events = std::pin::pin!(watcher(objects, config));
+            let mut events = std::pin::pin!(watcher(objects, self.config()));
             while let Some(event) = events.next().await {
                 match event {
                     Ok(event) => {

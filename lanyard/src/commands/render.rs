@@ -1,6 +1,7 @@
 //! `lanyard render`: the objects that a HostedCluster asks for.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use lanyard_api::HostedCluster;
@@ -39,11 +40,15 @@ pub(crate) struct Args {
     /// Whether mounted volumes follow the vault, as for `lanyard operator`
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     rotation: GoBool,
+    /// The address of the Service `private-router`, which the operator looks up: without it nothing
+    /// leads to a key in a private vault, and no canary tries it
+    #[arg(long, value_name = "ADDRESS")]
+    private_router: Option<IpAddr>,
     /// The uid of the HostedControlPlane that owns the objects; without it no owner is written
     #[arg(long, value_name = "UID")]
     owner_uid: Option<String>,
     /// Print patches with volumes, mounts and variables instead, for deployments that others make
-    #[arg(long, conflicts_with_all = ["templates", "owner_uid"])]
+    #[arg(long, conflicts_with_all = ["templates", "owner_uid", "private_router"])]
     patches: bool,
 }
 
@@ -53,6 +58,13 @@ pub(crate) fn run(args: &Args) -> CommandResult {
     if args.vault_reader.is_none() {
         output::note(
             "lint: no --vault-reader: the classes name no identity, so the node's own is used",
+        );
+    }
+    let is_private = cluster.encryption.as_ref().is_some_and(|it| it.private_access);
+    if is_private && args.private_router.is_none() && !args.patches {
+        output::note(
+            "lint: no --private-router: the way to the key's private vault and the canary's call \
+             are left out",
         );
     }
     let files = if args.patches {
@@ -93,7 +105,7 @@ fn inputs<'a>(
         vault_reader: args.vault_reader,
         templates,
         refresh: if args.rotation.0 { VolumeRefresh::Polled } else { VolumeRefresh::AtMount },
-        private_router: None,
+        private_router: args.private_router,
     }
 }
 

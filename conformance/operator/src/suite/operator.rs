@@ -8,6 +8,7 @@ mod kept;
 mod owners;
 mod replicas;
 mod rights;
+mod router;
 mod running;
 mod unlistable;
 
@@ -25,6 +26,7 @@ pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
         rights::trials,
         owners::trials,
         unlistable::trials,
+        router::trials,
         faults::trials,
     ];
     subjects.iter().flat_map(|trials| trials(stage)).collect()

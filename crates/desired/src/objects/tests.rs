@@ -167,19 +167,42 @@ fn a_label_is_the_name_or_the_start_of_a_long_one() {
 
 #[test]
 fn a_private_vault_is_reached_through_the_router_where_there_is_one() {
-    let wire = changed(&[(format!("{KMS}/keyVaultAccess"), json!("Private"))]);
-    let templates = WorkloadTemplates::default();
-    let aliases = |router: Option<&str>| {
+    // While a rotation goes to another vault, there are keys in both.
+    let pod = |vaults: [&str; 2], router: Option<&str>| {
+        let [active, target] = vaults;
+        let key = |vault: &str, version: &str| {
+            let key = json!({"keyVaultName": vault, "keyName": "etcd", "keyVersion": version});
+            json!({"provider": "Azure", "azure": key})
+        };
+        let status = json!({"activeKey": key(active, "1"), "targetKey": key(target, "2")});
+        let wire = changed(&[
+            (format!("{KMS}/keyVaultAccess"), json!("Private")),
+            ("/status".to_owned(), json!({"secretEncryption": status})),
+        ]);
+        let templates = WorkloadTemplates::default();
         let private_router = router.map(|text| text.parse().unwrap());
         let inputs = Inputs { private_router, ..inputs(&wire, &templates) };
         let objects = desired_objects(&valid(&wire), &inputs);
-        let pod =
-            &find(&objects, OwnedKind::Deployment, "kube-apiserver").value["spec"]["template"];
-        pod["spec"]["hostAliases"].clone()
+        let deployment = find(&objects, OwnedKind::Deployment, "kube-apiserver");
+        deployment.value["spec"]["template"]["spec"].clone()
     };
-    assert_eq!(aliases(None), Value::Null);
-    let expected = json!([{"ip": "172.30.0.100", "hostnames": ["harbour-keys.vault.azure.net"]}]);
-    assert_eq!(aliases(Some("172.30.0.100")), expected);
+    let asks = |pod: &Value| {
+        let arguments = pod["containers"][0]["args"].to_string();
+        [arguments.contains("--call="), arguments.contains("--probe=encryption")]
+    };
+    let unreached = pod(["harbour-keys", "harbour-keys"], None);
+    assert_eq!(unreached["hostAliases"], Value::Null);
+    // Whoever comes the public way is refused, which says nothing about the identity.
+    assert_eq!(asks(&unreached), [false, false]);
+    for (vaults, hosts) in [
+        (["one-keys", "one-keys"], json!(["one-keys.vault.azure.net"])),
+        (["one-keys", "two-keys"], json!(["one-keys.vault.azure.net", "two-keys.vault.azure.net"])),
+    ] {
+        let reached = pod(vaults, Some("172.30.0.100"));
+        let expected = json!([{"ip": "172.30.0.100", "hostnames": hosts}]);
+        assert_eq!(reached["hostAliases"], expected);
+        assert_eq!(asks(&reached), [true, true]);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use lanyard_vocabulary::{ClientId, Component, Consumer, Hop, OutcomeCode};
 use super::account::{Account, Credential, NOT_REPORTED, Standing, Trouble, Walk};
 use super::observed::{ClusterState, Observed, ObservedPod, ObservedVolume};
 use super::{AS_EXPECTED, FALSE, MOST_TEXT, TRUE, UNKNOWN};
-use crate::told::{one_line, whole_second};
+use crate::told::{hop_named, one_line, whole_second};
 
 /// How an identity is.
 pub(super) fn identity_status(observed: &Observed<'_>, component: Component) -> IdentityStatus {
@@ -125,7 +125,7 @@ fn accounts<'a>(observed: &Observed<'a>, component: Component) -> Vec<Speaking<'
             component,
             consumer,
             object: object.as_deref(),
-            proves: observed.proves,
+            proves: proves(observed, component),
             now: observed.now,
             previous: previous(observed, component),
         };
@@ -141,6 +141,18 @@ fn accounts<'a>(observed: &Observed<'a>, component: Component) -> Vec<Speaking<'
         speaking
     })
     .collect()
+}
+
+/// How far the canary of a component walks. Of a cluster that cannot be used it is as far as it had
+/// come when the identity was proven.
+fn proves(observed: &Observed<'_>, component: Component) -> Hop {
+    if let ClusterState::Valid(cluster) = observed.cluster {
+        return observed.canaries.proves(cluster, component);
+    }
+    let previous = observed.previous.into_iter().flat_map(|previous| &previous.identities);
+    let proven = previous.filter(|it| it.component == component.name() && it.ready == TRUE);
+    let came_to = proven.filter_map(|it| it.last_good_hop.as_deref()).find_map(hop_named);
+    came_to.map_or(Hop::Granted, |hop| hop.clamp(Hop::EntraToken, Hop::Granted))
 }
 
 fn row_accounts<'a>(observed: &Observed<'a>, walk: &Walk<'_>, row: usize) -> Vec<Speaking<'a>> {

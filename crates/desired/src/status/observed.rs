@@ -6,7 +6,6 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
 use lanyard_api::{CanaryFacts, SecretProviderClassPodStatus, VolumeFacts};
-use lanyard_vocabulary::Hop;
 use serde::de::DeserializeOwned;
 
 use crate::drift::Finding;
@@ -14,6 +13,7 @@ use crate::forecast::Policy;
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::hosted_cluster::wiring::{CLASS_ATTRIBUTE, CSI_DRIVER};
 use crate::problem::Problems;
+use crate::workload::CanaryCalls;
 
 /// Everything that the status of a hosted cluster's identities is made from. The order of pods and
 /// of volumes does not matter.
@@ -31,9 +31,8 @@ pub struct Observed<'a> {
     pub pods: &'a [ObservedPod],
     /// The pod statuses in the namespace of the control plane.
     pub volumes: &'a [ObservedVolume],
-    /// How far the canaries walk: [`Hop::Granted`] if they are given a call, and otherwise
-    /// [`Hop::EntraToken`]. Less proves no identity.
-    pub proves: Hop,
+    /// What the canaries call, and so how far they walk.
+    pub canaries: CanaryCalls<'a>,
     /// What renewals and rotations are measured by.
     pub policy: &'a Policy,
     /// What somebody should look at in the HostedCluster, though it can be used.

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use jiff::Timestamp;
 use jiff::ToSpan;
@@ -11,10 +12,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::drift::Finding;
-use crate::fixture::{KMS, changed, valid};
+use crate::fixture::{AZURE, KMS, changed, valid};
 use crate::forecast::Policy;
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::problem::Problems;
+use crate::templates::WorkloadTemplates;
+use crate::workload::CanaryCalls;
 
 mod conditions;
 mod identity;
@@ -35,6 +38,8 @@ struct World {
     policy: Policy,
     lints: Problems,
     is_ending: bool,
+    templates: WorkloadTemplates,
+    private_router: Option<IpAddr>,
     previous: Option<IdentitiesStatus>,
 }
 
@@ -63,6 +68,8 @@ impl World {
             policy: Policy::default(),
             lints: Problems::default(),
             is_ending: false,
+            templates: WorkloadTemplates::default(),
+            private_router: None,
             previous: None,
             cluster,
         };
@@ -103,7 +110,10 @@ impl World {
             classes: self.classes.as_ref().map_or(Classes::Unknown, Classes::Listed),
             pods: &self.pods,
             volumes: &self.volumes,
-            proves: Hop::Granted,
+            canaries: CanaryCalls {
+                templates: &self.templates,
+                private_router: self.private_router,
+            },
             policy: &self.policy,
             lints: &self.lints,
             is_ending: self.is_ending,

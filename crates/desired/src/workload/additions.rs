@@ -1,6 +1,7 @@
 //! What is added to a deployment so that it has its identities.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use lanyard_vocabulary::ClientId;
 use lanyard_vocabulary::component::{ConfigMount, Told};
@@ -59,8 +60,10 @@ impl Additions {
         self.sidecars.push(container);
     }
 
-    pub(super) fn host_alias(&mut self, address: &str, host: &str) {
-        self.host_aliases.push(json!({"ip": address, "hostnames": [host]}));
+    pub(super) fn host_alias(&mut self, address: IpAddr, hosts: &[String]) {
+        if !hosts.is_empty() {
+            self.host_aliases.push(json!({"ip": address.to_string(), "hostnames": hosts}));
+        }
     }
 
     fn variable(&mut self, container: &str, name: &str, value: &str) {

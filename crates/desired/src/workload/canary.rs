@@ -10,7 +10,6 @@ use super::additions::mount_of;
 use super::{CANARY_ACCOUNT, KMS_SOCKET, Site, cloud_config, is_key_plugin, main_container};
 use crate::hosted_cluster::wiring::Wiring;
 use crate::hosted_cluster::{Encryption, EncryptionKey};
-use crate::proof::desired_proofs;
 use crate::templates::CanaryTemplate;
 
 /// An account of nobody, as in images without a distribution.
@@ -104,7 +103,8 @@ impl Site<'_> {
             self.told(own),
             format!("--cloud={}", azure.cloud),
         ];
-        arguments.extend(self.call(own.component).map(|call| format!("--call={call}")));
+        let call = self.canary_calls().line(self.cluster, own.component);
+        arguments.extend(call.map(|call| format!("--call={call}")));
         if own.component == Component::ControlPlaneOperator {
             arguments.extend([
                 "--probe=network".to_owned(),
@@ -140,20 +140,9 @@ impl Site<'_> {
         }
     }
 
-    /// What the role grants by the table, or what the templates say. The roles of a managed HSM are
-    /// its own, and nobody granted one to read the key.
-    fn call(self, component: Component) -> Option<String> {
-        if let Some(call) = self.inputs.templates.canary.calls.get(&component) {
-            return Some(call.clone()).filter(|call| !call.is_empty());
-        }
-        let endpoints = self.cluster.azure.cloud.endpoints()?;
-        let is_hsm = self.cluster.encryption.as_ref().is_some_and(|key| key.managed_hsm);
-        let proofs = desired_proofs(self.cluster).remove(&component)?;
-        (!(component == Component::Kms && is_hsm)).then(|| proofs.granted.request_line(endpoints))
-    }
-
     /// The key is tried by its own identity. The control plane operator tries it, too, with the
     /// credential that it mounts for that, except where only the API server reaches the vault.
+    /// Nobody tries one that nobody reaches.
     fn encryption_probe(self, own: &Wiring, wirings: &[&Wiring]) -> Vec<String> {
         let Some(encryption) = &self.cluster.encryption else { return Vec::new() };
         let Some(wiring) = wirings.iter().find(|wiring| wiring.component == Component::Kms) else {
@@ -161,7 +150,9 @@ impl Site<'_> {
         };
         let is_own = own.component == Component::Kms;
         let url = key_url(encryption, &encryption.active_key, self.cluster.azure.cloud);
-        let Some(url) = url.filter(|_| is_own || !encryption.private_access) else {
+        let is_reached =
+            !encryption.private_access || (is_own && self.inputs.private_router.is_some());
+        let Some(url) = url.filter(|_| is_reached) else {
             return Vec::new();
         };
         let mut arguments = vec!["--probe=encryption".to_owned(), format!("--key-url={url}")];

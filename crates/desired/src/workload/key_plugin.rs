@@ -40,10 +40,12 @@ impl Site<'_> {
             additions.secret(ENCRYPTION_CONFIG_SECRET, ENCRYPTION_CONFIG, ENCRYPTION_MOUNT);
             additions.mount(server, mount_of(ENCRYPTION_MOUNT));
         }
-        let host = key_host(encryption, &encryption.active_key, self.cluster.azure.cloud);
-        let router = self.inputs.private_router.filter(|_| encryption.private_access);
-        if let (Some(router), Some(host)) = (router, host) {
-            additions.host_alias(&router.to_string(), &host);
+        if let Some(router) = self.inputs.private_router.filter(|_| encryption.private_access) {
+            let cloud = self.cluster.azure.cloud;
+            let mut hosts: Vec<_> =
+                encryption.keys().filter_map(|(_, key)| key_host(encryption, key, cloud)).collect();
+            hosts.dedup();
+            additions.host_alias(router, &hosts);
         }
     }
 
@@ -60,7 +62,9 @@ impl Site<'_> {
             // Names of ports are unique in a pod, and there may be two plugins.
             json!([{"containerPort": part.health_port(), "protocol": "TCP"}]),
         );
-        let mut liveness = template.probe("/healthz", part.health_port());
+        // Not the page that proves the key: a restart repairs no vault and no identity, and takes
+        // away what the process holds.
+        let mut liveness = template.probe("/livez", part.health_port());
         liveness["initialDelaySeconds"] = json!(120);
         liveness["periodSeconds"] = json!(300);
         liveness["timeoutSeconds"] = json!(160);

@@ -46,6 +46,17 @@ fn the_canary_of_the_api_server_with_the_plugins_of_two_keys() {
 }
 
 #[test]
+fn no_plugin_is_started_anew_because_its_key_or_its_identity_is_gone() {
+    let key = json!({"keyVaultName": "harbour-keys", "keyName": "old", "keyVersion": "1"});
+    let deployments = deployments(&[(format!("{KMS}/backupKey"), key)], "");
+    for part in [KeyPart::Active, KeyPart::Backup] {
+        let plugin = container(&deployments["kube-apiserver"], part.container());
+        // `/healthz` is the page that proves the key.
+        assert_eq!(plugin["livenessProbe"]["httpGet"]["path"], "/livez");
+    }
+}
+
+#[test]
 fn what_canaries_are_told_and_call() {
     let deployments = deployments(&[], "");
     let lines: Vec<_> = deployments
@@ -269,8 +280,11 @@ fn a_managed_hsm_is_tried_at_its_own_host_and_not_called_with_roles_of_a_vault()
 
 #[test]
 fn a_private_key_is_tried_by_its_own_identity_alone() {
-    let access = (format!("{KMS}/keyVaultAccess"), json!("Private"));
-    let deployments = deployments(&[access], "");
+    let wire = changed(&[(format!("{KMS}/keyVaultAccess"), json!("Private"))]);
+    let templates = WorkloadTemplates::default();
+    let private_router = "172.30.0.100".parse().ok();
+    let inputs = Inputs { private_router, ..inputs(&wire, &templates) };
+    let deployments = by_name(&desired_objects(&valid(&wire), &inputs));
     let tries = |name: &str, container: &str| {
         arguments(&deployments[name], container).contains(&"--probe=encryption".to_owned())
     };

@@ -80,3 +80,29 @@ fn who_compares_nothing_keeps_no_content() {
     let names = stores.names("clusters-harbour", OwnedKind::SecretProviderClass);
     assert_eq!(names, BTreeSet::from(["disk".to_owned()]));
 }
+
+#[test]
+fn the_router_to_private_vaults_is_the_service_of_its_name_while_it_has_an_address() {
+    const ROUTERS: WatchedKind = WatchedKind::PrivateRouters;
+    let stores = Stores::new(&[], Compared::Nobodys);
+    list(&stores, CLUSTERS, [cluster("harbour")]);
+    let mut telling = Telling::default();
+    let mut see = |name: &str, address: &str| {
+        let mut service = object("v1", "Service", "clusters-harbour", name);
+        service.data = json!({"spec": {"clusterIP": address}});
+        stores.see(ROUTERS, Seen::There(Box::new(service)), &mut telling).len()
+    };
+    let known = || stores.private_router("clusters-harbour").map(|address| address.to_string());
+
+    assert_eq!((see("private-router", "None"), known()), (0, None));
+    assert_eq!((see("another-router", "172.30.0.7"), known()), (0, None));
+    assert_eq!(see("private-router", "172.30.0.100"), 1, "the cluster is looked at");
+    assert_eq!(known().as_deref(), Some("172.30.0.100"));
+    assert_eq!(see("private-router", "172.30.0.100"), 0, "it is no news");
+    assert_eq!(see("private-router", "fd00::1"), 1);
+    assert_eq!(known().as_deref(), Some("fd00::1"));
+
+    // A list that does not name it any more takes it away as its deletion does.
+    list(&stores, ROUTERS, []);
+    assert_eq!(known(), None);
+}

@@ -8,7 +8,6 @@ use lanyard_desired::forecast::Policy;
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::{LeaseSettings, OperatorSettings, Role};
-use lanyard_vocabulary::{Component, Hop};
 
 use super::flags::{OperatorArgs, ReplicaArgs, RoleName, WorkloadArgs};
 use crate::exit::CommandError;
@@ -16,7 +15,6 @@ use crate::exit::CommandError;
 /// The settings of these flags; `chance` tells this process from all others of its name.
 pub(super) fn resolve(args: &OperatorArgs, chance: u32) -> Result<OperatorSettings, CommandError> {
     let templates = templates(&args.workloads)?;
-    let proves = proves(&templates);
     Ok(OperatorSettings {
         role: match args.role {
             RoleName::All => Role::All,
@@ -32,7 +30,6 @@ pub(super) fn resolve(args: &OperatorArgs, chance: u32) -> Result<OperatorSettin
         } else {
             VolumeRefresh::AtMount
         },
-        proves,
         policy: Policy::default(),
         instance: args.replicas.pod_name.clone(),
     })
@@ -116,13 +113,6 @@ fn load(path: &Path) -> Result<WorkloadTemplates, CommandError> {
         let error = CommandError::invalid(named()).because(&problems);
         if hint.is_empty() { error } else { error.hint(hint) }
     })
-}
-
-/// Canaries that are given no call come as far as a token.
-fn proves(templates: &WorkloadTemplates) -> Hop {
-    let calls = &templates.canary.calls;
-    let is_silent = |component: &Component| calls.get(component).is_some_and(String::is_empty);
-    if Component::ALL.iter().all(is_silent) { Hop::EntraToken } else { Hop::Granted }
 }
 
 /// Less leaves no room for a renewal that fails once.

@@ -1,7 +1,7 @@
 use clap::Parser;
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_operator::Role;
-use lanyard_vocabulary::{Component, Hop};
+use lanyard_vocabulary::Component;
 
 use super::flags::OperatorArgs;
 use super::settings::resolve;
@@ -38,7 +38,7 @@ fn every_process_has_an_identity_of_its_own_that_fits_into_a_name() {
 }
 
 #[test]
-fn flags_win_over_templates_and_silent_canaries_prove_no_call() {
+fn flags_win_over_templates() {
     let mut line = vec!["--leader-elect=false", "--canary-image=i:1", "--role=identity-only"];
     line.extend(["--rotation=false", "--canary-host-network", "--canary-metrics-port=9000"]);
     let settings = resolve(&args(&line), 1).unwrap();
@@ -48,11 +48,9 @@ fn flags_win_over_templates_and_silent_canaries_prove_no_call() {
         ("i:1", 9000, true)
     );
     assert_eq!((settings.role, settings.refresh), (Role::IdentityOnly, VolumeRefresh::AtMount));
-    assert_eq!(settings.proves, Hop::Granted);
-    let calls: Vec<_> =
-        Component::ALL.iter().map(|component| format!("--canary-call={component}=")).collect();
-    line.extend(calls.iter().map(String::as_str));
-    assert_eq!(resolve(&args(&line), 1).unwrap().proves, Hop::EntraToken);
+    line.push("--canary-call=disk=");
+    let calls = &resolve(&args(&line), 1).unwrap().templates.canary.calls;
+    assert_eq!(calls.get(&Component::Disk).map(String::as_str), Some(""));
 }
 
 #[test]

@@ -14,7 +14,6 @@ use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::rights::{Right, cluster_rights, namespace_rights};
 use lanyard_operator::{LeaseSettings, Operator, OperatorSettings};
 use lanyard_telemetry::Readiness;
-use lanyard_vocabulary::Hop;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -54,7 +53,6 @@ impl Running {
             managed_service: None,
             templates: Arc::new(WorkloadTemplates::default()),
             refresh: VolumeRefresh::Polled,
-            proves: Hop::Granted,
             policy: Policy::default(),
             instance: "trial".to_owned(),
         };

@@ -190,9 +190,51 @@ fn a_canary_that_is_not_through_proves_nothing_yet() {
         world.canary_of(DISK).last_good_hop = hop.map(str::to_owned);
         assert_eq!(world.identity(DISK).ready, ready, "{hop:?}");
     }
-    world.canary_of(DISK).last_good_hop = Some("entra-token".to_owned());
-    let mut observed = world.observed();
-    observed.proves = Hop::EntraToken;
+}
+
+/// Who of all that have come to a token is proven by it.
+fn proven_by_a_token(mut world: World) -> Vec<String> {
+    let components: Vec<_> = world.cluster.components().map(|(component, _)| component).collect();
+    for component in components {
+        world.canary_of(component).last_good_hop = Some("entra-token".to_owned());
+    }
+    let identities = world.status().identities.into_iter();
+    identities.filter(|it| it.ready == "True").map(|it| it.component).collect()
+}
+
+#[test]
+fn a_token_proves_the_identity_of_a_canary_that_is_given_no_call_and_of_no_other() {
+    let mut world = World::good();
+    assert!(proven_by_a_token(world.clone()).is_empty());
+    world.templates = WorkloadTemplates::parse("canary: {calls: {disk: ''}}").unwrap();
+    assert_eq!(proven_by_a_token(world), ["disk"]);
+
+    let hsm = (format!("{KMS}/keyVaultType"), json!("ManagedHSM"));
+    let mut world = World::of(valid(&changed(&[hsm])));
+    assert_eq!(proven_by_a_token(world.clone()), ["kms"]);
+    let call = "canary: {calls: {kms: 'GET https://m.managedhsm.azure.net/keys?api-version=7.4'}}";
+    world.templates = WorkloadTemplates::parse(call).unwrap();
+    assert!(proven_by_a_token(world).is_empty());
+
+    let private = (format!("{KMS}/keyVaultAccess"), json!("Private"));
+    let mut world = World::of(valid(&changed(&[private])));
+    assert_eq!(proven_by_a_token(world.clone()), ["kms"]);
+    world.private_router = Some("172.30.0.100".parse().unwrap());
+    assert!(proven_by_a_token(world).is_empty());
+
+    let stack = (format!("{AZURE}/cloud"), json!("AzureStackCloud"));
+    let world = World::of(valid(&changed(&[stack])));
+    assert_eq!(proven_by_a_token(world).len(), 9);
+}
+
+#[test]
+fn of_a_cluster_that_cannot_be_used_a_silent_canary_proves_what_it_proved() {
+    let hsm = (format!("{KMS}/keyVaultType"), json!("ManagedHSM"));
+    let mut world = World::of(valid(&changed(&[hsm])));
+    world.canary_of(Component::Kms).last_good_hop = Some("entra-token".to_owned());
+    world.previous = Some(world.status());
+    let problems = Problems::default();
+    let observed = Observed { cluster: ClusterState::Invalid(&problems), ..world.observed() };
     assert!(identities_status(&observed).identities.iter().all(|it| it.ready == "True"));
 }
 
