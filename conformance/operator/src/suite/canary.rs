@@ -168,9 +168,19 @@ async fn annotated(world: World, rights: &[Use]) -> Result<(), Failed> {
     };
     refused(pods.list(&ListParams::default()).await.err())?;
     refused(secrets.list(&ListParams::default()).await.err())?;
-    let patch = Patch::Merge(json!({"metadata": {"labels": {"x": "y"}}}));
-    let status = pods.patch_status(POD, &PatchParams::default(), &patch).await;
-    refused(status.err())
+    let image = json!({"spec": {"containers": [{"name": "canary", "image": "another"}]}});
+    let patch = Patch::Strategic(image);
+    refused(pods.patch(POD, &PatchParams::default(), &patch).await.err())?;
+    // What it may write is no way round to what a pod runs, whom it belongs to and when it ends.
+    pods.patch_status(POD, &PatchParams::default(), &patch).await?;
+    let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "u"});
+    let owner = json!({"metadata": {"ownerReferences": [owner]}});
+    pods.patch_status(POD, &PatchParams::default(), &Patch::Merge(owner)).await?;
+    let pod = Api::<Pod>::namespaced(world.client.clone(), &world.namespace).get(POD).await?;
+    expect_same("the owners", pod.metadata.owner_references, None)?;
+    let images = pod.spec.map(|spec| spec.containers).unwrap_or_default();
+    let images: Vec<_> = images.into_iter().filter_map(|it| it.image).collect();
+    expect_same("the image", images, vec!["lanyard".to_owned()])
 }
 
 /// A right without which everything goes on is one too many.
@@ -190,7 +200,7 @@ async fn each(world: World, rights: &[Use]) -> Result<(), Failed> {
         )?;
         expect_same("one of them is", refused.0 != refused.1, true)?;
         for error in [looked.err(), wrote.err()].into_iter().flatten() {
-            let says = error.hint.contains("get and patch pods");
+            let says = error.hint.contains("get pods and patch pods/status");
             expect_same("the hint names the verbs", says, true)?;
         }
         clear(&world).await?;

@@ -14,8 +14,10 @@ use super::{FactsTeller, TellError};
 
 /// Tells facts in [`CanaryFacts::ANNOTATION`] of a pod.
 ///
-/// It needs `get` and `patch` of pods in the namespace of its own, and asks for nothing else. The
-/// pod is patched by a merge of this one key, so nothing else about it is touched.
+/// It needs `get` of pods and `patch` of `pods/status` in the namespace of its own, and asks for
+/// nothing else. The annotation goes through the status because the API server lets nobody change
+/// what a pod runs there: who takes over a canary gains no other pod's secrets. It is patched by a
+/// merge of this one key, so nothing else about the pod is touched.
 pub struct PodAnnotation {
     api: KubernetesApi,
     namespace: String,
@@ -59,7 +61,7 @@ impl FactsTeller for PodAnnotation {
         let parameters =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let action = format!("annotate pod {}/{}", self.namespace, self.pod);
-        let write = || pods.patch_metadata(&self.pod, &parameters, &patch);
+        let write = || pods.patch_status(&self.pod, &parameters, &patch);
         self.api.call(Patience::USUAL, action, write).await.map_err(refused)?;
         Ok(())
     }
@@ -68,8 +70,8 @@ impl FactsTeller for PodAnnotation {
 fn refused(error: ApiError) -> TellError {
     let hint = match &error {
         ApiError::Refused { status: 401 | 403, .. } => {
-            "let the pod's service account get and patch pods of its namespace, or give \
-             --no-annotation"
+            "let the pod's service account get pods and patch pods/status of its namespace, or \
+             give --no-annotation"
         }
         ApiError::Refused { status: 404, .. } => "see POD_NAME and POD_NAMESPACE",
         _ => error.hint(),

@@ -34,7 +34,10 @@ impl Server {
             let annotations = self.annotations.as_object_mut().unwrap();
             annotations.extend(wanted.clone());
         }
-        let pod = json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+        let is_whole = uri.contains("/status?");
+        let (version, kind) =
+            if is_whole { ("v1", "Pod") } else { ("meta.k8s.io/v1", "PartialObjectMetadata") };
+        let pod = json!({"apiVersion": version, "kind": kind,
             "metadata": {"name": "canary-1", "namespace": "clusters-harbour",
                 "annotations": self.annotations}});
         (200, pod)
@@ -141,7 +144,7 @@ async fn one_key_of_one_pod_is_patched_and_only_when_facts_change() {
     world.tell(&good()).await;
     assert_eq!(world.stands(), Some(good()));
     let (_, uri, body) = world.server.lock().asked.last().cloned().unwrap();
-    assert!(uri.starts_with("/api/v1/namespaces/clusters-harbour/pods/canary-1?"), "{uri}");
+    assert!(uri.starts_with("/api/v1/namespaces/clusters-harbour/pods/canary-1/status?"), "{uri}");
     let metadata = body["metadata"].as_object().unwrap();
     assert_eq!(metadata.keys().collect::<Vec<_>>(), ["annotations"]);
     assert_eq!(body["metadata"]["annotations"].as_object().unwrap().len(), 1);
@@ -210,5 +213,5 @@ async fn a_pod_that_may_not_is_told_what_to_allow() {
     let api = KubernetesApi::of_client(client(&world.server), Arc::new(world.clock.clone()));
     let error = PodAnnotation::new(api, "n", "p").apply_facts(&good()).await.unwrap_err();
     assert!(error.to_string().starts_with("could not annotate pod n/p: no (HTTP 403"), "{error}");
-    assert!(error.hint.contains("get and patch pods"));
+    assert!(error.hint.contains("get pods and patch pods/status"));
 }
