@@ -9,10 +9,10 @@ use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawRespon
 use lanyard_credential::reply;
 use lanyard_vocabulary::Cloud;
 use lanyard_vocabulary::cloud::Endpoints;
-use serde::Deserialize;
 
 use crate::authorize::Authorize;
 use crate::paced::CoolingError;
+use crate::refusal::Refusal;
 use crate::transport::Transport;
 
 /// Makes requests for one identity and one audience.
@@ -152,9 +152,9 @@ impl CallError {
             Self::Unauthorized { .. } => {
                 "compare the token's audience and tenant with the subscription's"
             }
-            Self::Forbidden { .. } => {
-                "assign a role with the named action at the named scope, then wait up to 10 minutes"
-            }
+            Self::Forbidden { code, .. } => Refusal::hint_beside_roles(code).unwrap_or(
+                "assign a role with the named action at the named scope, then wait up to 10 minutes",
+            ),
             Self::NotFound { code, .. } if code.contains("Subscription") => {
                 "check the subscription id, and that the token's tenant is the subscription's"
             }
@@ -253,29 +253,6 @@ fn unanswered(target: &str, source: azure_core::Error) -> CallError {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct ErrorBody {
-    #[serde(default)]
-    error: ErrorDetail,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct ErrorDetail {
-    #[serde(default)]
-    code: String,
-    #[serde(default)]
-    message: String,
-    /// A vault says here what it means by `Forbidden`.
-    #[serde(default, rename = "innererror")]
-    inner: Option<InnerError>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct InnerError {
-    #[serde(default)]
-    code: String,
-}
-
 fn read_reply(target: &str, response: &RawResponse) -> Result<Reply, CallError> {
     let status: u16 = response.status().into();
     let bytes: &[u8] = response.body();
@@ -289,16 +266,9 @@ fn read_reply(target: &str, response: &RawResponse) -> Result<Reply, CallError> 
         };
     }
     let target = target.to_owned();
-    let detail = serde_json::from_slice::<ErrorBody>(bytes).unwrap_or_default().error;
-    let inner = detail.inner.map(|inner| inner.code).filter(|code| !code.is_empty());
-    let outer = Some(detail.code).filter(|code| !code.is_empty());
-    let code = inner.or(outer).unwrap_or_else(|| "(no code)".to_owned());
-    let code = reply::excerpt_text(&code);
-    let message = if detail.message.is_empty() {
-        reply::excerpt(bytes)
-    } else {
-        reply::excerpt_text(&detail.message)
-    };
+    let refusal = Refusal::parse(bytes);
+    let code = refusal.told_code().unwrap_or("(no code)").to_owned();
+    let message = refusal.message;
     Err(match status {
         401 => CallError::Unauthorized { target, code, message },
         403 => CallError::Forbidden { target, code, message },
@@ -353,6 +323,23 @@ mod tests {
         let body = r#"{"error":{"code":"Forbidden","message":"no","innererror":{"code":"ForbiddenByRbac"}}}"#;
         let error = reply(403, body).unwrap_err();
         assert_eq!((error.status(), error.code()), (Some(403), Some("ForbiddenByRbac")));
+    }
+
+    #[test]
+    fn a_vault_that_no_role_opens_asks_for_no_role() {
+        for (code, word) in [
+            ("ForbiddenByFirewall", "network rules"),
+            ("ForbiddenByConnection", "private endpoints"),
+            ("KeyDisabled", "enable"),
+            ("ForbiddenByRbac", "assign a role"),
+        ] {
+            let body = serde_json::json!({"error": {"code": "Forbidden", "message": "no",
+                "innererror": {"code": code}}});
+            let raw =
+                RawResponse::from_bytes(StatusCode::Forbidden, Headers::new(), body.to_string());
+            let hint = read_reply("GET /x", &raw).unwrap_err().hint();
+            assert!(hint.contains(word), "{code}: {hint}");
+        }
     }
 
     #[test]

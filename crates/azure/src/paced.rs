@@ -153,7 +153,9 @@ impl PacedClient {
                     known.pace.throttle(now, retry_after, rate);
                 }
                 Try::Replied { status: 503, retry_after: Some(pause) } => {
-                    known.pace.cool(now, pause, rate);
+                    // It failed, and a breaker says how long such a host is left alone at most.
+                    let most = self.manners.breaker.map_or(pause, |policy| policy.longest_pause);
+                    known.pace.cool(now, pause.min(most), rate);
                 }
                 Try::Replied { status: ..500, .. } => known.pace.relax(),
                 _ => {}

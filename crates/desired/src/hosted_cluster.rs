@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lanyard_vocabulary::{
-    ArmResourceId, ClientId, Cloud, Component, InfraId, ObjectEncoding, SecretName, SubscriptionId,
-    TenantId, VaultName,
+    ArmResourceId, ClientId, Cloud, Component, InfraId, KeyVersion, ObjectEncoding, SecretName,
+    SubscriptionId, TenantId, VaultName,
 };
 
 pub mod cloud_config;
@@ -139,7 +139,7 @@ pub struct EncryptionKey {
     /// The key.
     pub name: SecretName,
     /// The version of the key.
-    pub version: String,
+    pub version: KeyVersion,
 }
 
 impl fmt::Display for EncryptionKey {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lanyard_azure::CoolingCause;
+use lanyard_azure::{CoolingCause, Refusal};
 use lanyard_credential::TokenError;
 
 use crate::annotations::SealError;
@@ -20,6 +20,12 @@ pub enum VaultError {
         /// Why.
         #[source]
         source: azure_core::Error,
+    },
+    /// There was no token in time.
+    #[error("no token for the vault within {} ms", after.as_millis())]
+    TokenTimedOut {
+        /// How long was waited.
+        after: Duration,
     },
     /// The vault does not accept the token (401).
     #[error("the vault does not accept the token: {0}")]
@@ -109,20 +115,29 @@ impl VaultError {
             Self::Token { source } => {
                 return file_hint(source).or_else(|| TokenError::of(source)?.hint());
             }
+            Self::TokenTimedOut { .. } => {
+                "check the way to Entra, or to whoever else issues the token: HTTPS_PROXY, DNS, the trusted roots and the rules of egress"
+            }
             Self::Unauthorized(_) => {
                 "compare the tenant of the identity with the vault's, and the cloud in the configuration file"
             }
             Self::Restricted(_) => {
                 "enable this version of the key, or give it another date, until nothing is encrypted with it"
             }
-            Self::Forbidden(_) => {
-                "give the identity `Key Vault Crypto User` on the key, or the access policy `encrypt` and `decrypt`, and wait up to 10 minutes"
+            Self::Forbidden(reply) => {
+                let beside_roles = reply.code.as_deref().and_then(Refusal::hint_beside_roles);
+                beside_roles.unwrap_or(
+                    "give the identity `Key Vault Crypto User` on the key, or the access policy `encrypt` and `decrypt`, and wait up to 10 minutes",
+                )
             }
             Self::NotFound(_) => {
                 "check --keyvault-name, --key-name and --key-version; a deleted key can be recovered"
             }
             Self::Refused(_) => {
                 "see the code of the vault; the key has to be an RSA key with `encrypt` and `decrypt`"
+            }
+            Self::LeftAlone { because: CoolingCause::Busy, .. } => {
+                "too many requests wait in this plugin: see who asks the API server for so much at once, and `KMSv1`, which asks for each Secret"
             }
             Self::Throttled { .. } | Self::LeftAlone { .. } => {
                 "see who else uses the vault: all its clients share one limit"
@@ -139,7 +154,7 @@ impl VaultError {
     /// A word for it, as a label: there are few.
     pub const fn word(&self) -> &'static str {
         match self {
-            Self::Token { .. } => "token",
+            Self::Token { .. } | Self::TokenTimedOut { .. } => "token",
             Self::Unauthorized(_) => "unauthorized",
             Self::Restricted(_) => "key-restricted",
             Self::Forbidden(_) => "forbidden",
@@ -223,6 +238,15 @@ impl PluginError {
             }
         };
         Some(text.to_owned())
+    }
+
+    /// Whether it says no more than that there was too little time.
+    pub(crate) const fn is_of_time(&self) -> bool {
+        matches!(
+            self,
+            Self::Encrypt(VaultError::TimedOut { .. } | VaultError::TokenTimedOut { .. })
+                | Self::Decrypt(VaultError::TimedOut { .. } | VaultError::TokenTimedOut { .. })
+        )
     }
 
     /// A word for it, as a label: there are few.

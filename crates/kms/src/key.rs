@@ -1,11 +1,8 @@
 //! The one key version that a plugin serves, and its name in etcd.
 
-use std::fmt;
-use std::str::FromStr;
-
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_vocabulary::cloud::Endpoints;
-use lanyard_vocabulary::{ParseIdentifierError, SecretName, VaultName};
+use lanyard_vocabulary::{KeyVersion, SecretName, VaultName};
 
 /// Where a key is: in a vault or in a managed HSM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,39 +21,6 @@ impl VaultKind {
             Self::Vault => endpoints.vault_suffix,
             Self::ManagedHsm => endpoints.managed_hsm_suffix,
         }
-    }
-}
-
-/// The version of a key. The service makes 32 hexadecimal digits; no rule says so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyVersion(String);
-
-impl KeyVersion {
-    /// The version as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for KeyVersion {
-    type Err = ParseIdentifierError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if (1..=127).contains(&text.len()) && is_plain(text) {
-            return Ok(Self(text.to_owned()));
-        }
-        Err(ParseIdentifierError {
-            kind: "a key version",
-            rule: "1 to 127 letters and digits",
-            text: text.to_owned(),
-        })
-    }
-}
-
-impl fmt::Display for KeyVersion {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
     }
 }
 
@@ -163,12 +127,5 @@ mod tests {
         let hsm = key(VaultKind::ManagedHsm, "hsm", "k", "1");
         assert_eq!(hsm.scope(), "https://managedhsm.azure.net/.default");
         assert_eq!(hsm.host(), "hsm.managedhsm.azure.net");
-    }
-
-    #[test]
-    fn a_version_is_letters_and_digits() {
-        for bad in ["", "a-b", "a/b", "ä", "a b", &"a".repeat(128)] {
-            assert!(bad.parse::<KeyVersion>().is_err(), "{bad}");
-        }
     }
 }

@@ -37,7 +37,7 @@ pub use configuration::{Configuration, ConfigurationError, Identity, KeyProblem}
 pub use error::{PluginError, VaultError, VaultReply};
 pub use health::{Health, LIVE_PATH};
 pub use identity::{IdentityError, IdentityWays, credential};
-pub use key::{KeyVersion, PinnedKey, VaultKind, key_id};
+pub use key::{PinnedKey, VaultKind, key_id};
 pub use layout::{Layout, LayoutError};
 pub use metrics::{Counted, KmsMetrics};
 pub use plugin::{Plugin, PluginParts, Sealed};

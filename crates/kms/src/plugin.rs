@@ -121,10 +121,10 @@ impl Plugin {
     /// Proves that the key encrypts and decrypts, by doing both.
     ///
     /// A good proof counts for [`Plugin::PROOF_COUNTS`]; whoever asks while one is made shares it,
-    /// good or bad. So however many API servers and probes ask, the vault gets two requests in that
+    /// good or bad, unless it is bad for want of time and the other one has more. So however many API servers and probes ask, the vault gets two requests in that
     /// time at most.
     pub async fn prove(&self, given: Duration) -> Result<(), Arc<PluginError>> {
-        self.0.proof.shared(|| self.prove_now(given)).await
+        self.0.proof.shared(given, |left| self.prove_now(left)).await
     }
 
     /// How long a good proof counts. API servers ask every 60 s, and probes and their health
@@ -212,11 +212,21 @@ impl Plugin {
     ) -> Result<KeyResult, VaultError> {
         let Inner { parts: PluginParts { vault, clock, metrics, .. }, .. } = &*self.0;
         let began = clock.monotonic();
-        let limit = retry::try_limit(left);
-        let result = tokio::select! {
+        let limit = retry::token_limit(left);
+        let token = tokio::select! {
             biased;
-            result = vault.operate(operation, algorithm, value) => result,
-            () = clock.sleep(limit) => Err(VaultError::TimedOut { after: limit }),
+            token = vault.authenticate() => token,
+            () = clock.sleep(limit) => Err(VaultError::TokenTimedOut { after: limit }),
+        };
+        let left = left.saturating_sub(clock.monotonic().saturating_sub(began));
+        let limit = retry::try_limit(left);
+        let result = match token {
+            Err(error) => Err(error),
+            Ok(()) => tokio::select! {
+                biased;
+                result = vault.operate(operation, algorithm, value) => result,
+                () = clock.sleep(limit) => Err(VaultError::TimedOut { after: limit }),
+            },
         };
         let counted = match operation {
             KeyOperation::Encrypt => Counted::Encrypt,

@@ -19,6 +19,9 @@ const MOST_TRIES: u32 = 5;
 /// A try that could not last this long is not begun.
 const SHORTEST_TRY: Duration = Duration::from_millis(300);
 
+/// Less time than this is not shared between two tries.
+const WORTH_SHARING: Duration = Duration::from_secs(6);
+
 /// One try lasts no longer: a connection that hangs leaves time for another.
 const LONGEST_TRY: Duration = Duration::from_secs(10);
 
@@ -30,9 +33,15 @@ pub(crate) fn budget(given: Duration) -> Duration {
     given.saturating_sub(WAY_BACK.min(given / 10))
 }
 
-/// How long one try may last when so much is left.
+/// How long one try may last when so much is left. It is cut short only where what comes after it is
+/// worth a try: a vault that is slow and good must not be given up for one that is no faster.
 pub(crate) fn try_limit(left: Duration) -> Duration {
-    (left / 2).clamp(SHORTEST_TRY, LONGEST_TRY).min(left)
+    if left < WORTH_SHARING { left } else { (left / 2).min(LONGEST_TRY) }
+}
+
+/// How long the token may take: the rest is the vault's, should it come.
+pub(crate) fn token_limit(left: Duration) -> Duration {
+    left.saturating_sub(SHORTEST_TRY)
 }
 
 /// The pause before the next try, or nothing where this error stands. `tries` counts those that were
@@ -92,6 +101,15 @@ mod tests {
         assert_eq!(pause(1, &failed(Some(30)), Duration::from_secs(3), 0.0), None);
     }
 
+    #[test]
+    fn a_try_is_cut_short_only_where_another_one_is_worth_it() {
+        let limit = |millis| try_limit(Duration::from_millis(millis)).as_millis();
+        assert_eq!(
+            [2_900, 5_900, 6_000, 19_900, 34_900].map(limit),
+            [2_900, 5_900, 3_000, 9_950, 10_000]
+        );
+    }
+
     proptest! {
         #[test]
         fn no_retry_begins_that_could_not_end(
@@ -105,7 +123,7 @@ mod tests {
                 prop_assert!(pause + SHORTEST_TRY <= left);
                 prop_assert!(tries < MOST_TRIES);
             }
-            prop_assert!(try_limit(left) <= left);
+            prop_assert!(try_limit(left) <= left && token_limit(left) <= left);
         }
     }
 }

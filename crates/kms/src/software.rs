@@ -13,6 +13,7 @@ use aws_lc_rs::rsa::{
 use aws_lc_rs::signature::RsaKeyPair;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_vocabulary::Cloud;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -52,6 +53,10 @@ pub(crate) enum Instead {
     Status(u16),
     /// It never answers.
     Hang,
+    /// It answers after a while.
+    Late(ManualClock, Duration),
+    /// There is never a token to ask with.
+    NoToken,
     /// It answers with another `kid`.
     Kid(Option<&'static str>),
     /// It answers with another value.
@@ -141,6 +146,15 @@ fn refusal(status: u16) -> VaultError {
 
 #[async_trait]
 impl KeyOperations for SoftwareVault {
+    async fn authenticate(&self) -> Result<(), VaultError> {
+        let is_silent = matches!(self.instead.lock().front(), Some(Instead::NoToken));
+        if is_silent {
+            self.instead.lock().pop_front();
+            std::future::pending::<()>().await;
+        }
+        Ok(())
+    }
+
     async fn operate(
         &self,
         operation: KeyOperation,
@@ -161,7 +175,8 @@ impl KeyOperations for SoftwareVault {
         match instead {
             None => {}
             Some(Instead::Status(status)) => return Err(refusal(status)),
-            Some(Instead::Hang) => std::future::pending().await,
+            Some(Instead::Hang | Instead::NoToken) => std::future::pending().await,
+            Some(Instead::Late(clock, after)) => clock.sleep(after).await,
             Some(Instead::Kid(kid)) => result.kid = kid.map(str::to_owned),
             Some(Instead::Value(value)) => result.value = Zeroizing::new(value),
         }

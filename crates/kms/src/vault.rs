@@ -8,7 +8,7 @@ use azure_core::credentials::TokenCredential;
 use azure_core::error::ErrorKind;
 use azure_core::http::headers::HeaderName;
 use azure_core::http::{Context, Method, Pipeline, PipelineSendOptions, RawResponse, Request, Url};
-use lanyard_azure::{Authorize, CoolingError, Transport};
+use lanyard_azure::{Authorize, CoolingError, Refusal, Transport};
 use lanyard_credential::reply;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -62,6 +62,12 @@ impl fmt::Debug for KeyResult {
 /// Something that encrypts and decrypts with one key version.
 #[async_trait]
 pub trait KeyOperations: fmt::Debug + Send + Sync + 'static {
+    /// Has a token at hand, so that what comes next is between the plugin and the vault alone:
+    /// whoever is late is told by name.
+    async fn authenticate(&self) -> Result<(), VaultError> {
+        Ok(())
+    }
+
     /// Asks once. Dropping the future gives the request up.
     async fn operate(
         &self,
@@ -80,6 +86,9 @@ pub trait KeyOperations: fmt::Debug + Send + Sync + 'static {
 pub struct VaultKey {
     pipeline: Pipeline,
     url: String,
+    /// It keeps its tokens, so the pipeline finds the one that is at hand.
+    credential: Arc<dyn TokenCredential>,
+    scope: String,
 }
 
 /// Any version since 2016-10-01 has the two operations, and they are the same in all of them; this
@@ -93,7 +102,7 @@ impl VaultKey {
         credential: Arc<dyn TokenCredential>,
         transport: &Transport,
     ) -> Self {
-        let authorize = Authorize::new(credential, key.scope());
+        let authorize = Authorize::new(Arc::clone(&credential), key.scope());
         let pipeline = Pipeline::new(
             option_env!("CARGO_PKG_NAME"),
             option_env!("CARGO_PKG_VERSION"),
@@ -102,7 +111,7 @@ impl VaultKey {
             vec![Arc::new(authorize)],
             None,
         );
-        Self { pipeline, url: key.url().to_owned() }
+        Self { pipeline, url: key.url().to_owned(), credential, scope: key.scope() }
     }
 }
 
@@ -120,6 +129,11 @@ struct ResultBody {
 
 #[async_trait]
 impl KeyOperations for VaultKey {
+    async fn authenticate(&self) -> Result<(), VaultError> {
+        let token = self.credential.get_token(&[&self.scope], None).await;
+        token.map(drop).map_err(|source| VaultError::Token { source })
+    }
+
     async fn operate(
         &self,
         operation: KeyOperation,
@@ -178,32 +192,10 @@ fn read(response: &RawResponse) -> Result<KeyResult, VaultError> {
     Ok(KeyResult { kid: body.kid, value, stamps })
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct ErrorBody {
-    #[serde(default)]
-    error: ErrorDetail,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct ErrorDetail {
-    code: Option<String>,
-    message: Option<String>,
-    /// Says what the vault means by `Forbidden`.
-    innererror: Option<Box<Self>>,
-}
-
 fn refusal(status: u16, response: &RawResponse) -> VaultError {
-    let body: &[u8] = response.body();
-    let detail = serde_json::from_slice::<ErrorBody>(body).unwrap_or_default().error;
-    let code = detail.innererror.and_then(|inner| inner.code).or(detail.code);
-    let reply = VaultReply {
-        status,
-        code: code.map(|code| reply::excerpt_text(&code)),
-        // A proxy may answer with a page of its own, whose beginning says whose it is.
-        message: detail
-            .message
-            .map_or_else(|| reply::excerpt(body), |text| reply::excerpt_text(&text)),
-    };
+    let refusal = Refusal::parse(response.body());
+    let code = refusal.told_code().map(str::to_owned);
+    let reply = VaultReply { status, code, message: refusal.message };
     let wait = || reply::retry_after_as_told(response.headers());
     let is_restricted = |code: &str| {
         matches!(code, "KeyDisabled" | "KeyExpired" | "KeyNotYetValid" | "KeyOperationForbidden")

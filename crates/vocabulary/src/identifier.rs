@@ -117,6 +117,14 @@ text_identifier!(
 );
 
 text_identifier!(
+    /// The version of a key. The service makes 32 hexadecimal digits; no rule says so.
+    KeyVersion,
+    "a key version",
+    "1 to 127 letters and digits",
+    |text| (1..=127).contains(&text.len()) && of_letters_digits_and(text, "")
+);
+
+text_identifier!(
     /// The unique infrastructure id of a hosted cluster.
     InfraId,
     "an infrastructure id",
@@ -189,6 +197,9 @@ mod tests {
         assert_eq!(error.to_string(), "`ab` is not a vault name: 3 to 24 letters, digits and `-`");
         assert!("a_b".parse::<SecretName>().is_err());
         assert!("".parse::<TenantId>().is_err());
+        for bad in ["", "a-b", "a/b", "ä", "a b", &"a".repeat(128)] {
+            assert!(bad.parse::<KeyVersion>().is_err(), "{bad}");
+        }
         assert!("..".parse::<TenantId>().is_err());
         assert!(".".parse::<InfraId>().is_err());
         assert!("contoso.onmicrosoft.com".parse::<TenantId>().is_ok());

@@ -24,7 +24,8 @@ pub use component::{Component, Consumer, Told};
 pub use encoding::ObjectEncoding;
 pub use hop::{Hop, Outcome};
 pub use identifier::{
-    ClientId, InfraId, ParseIdentifierError, SecretName, SubscriptionId, TenantId, VaultName,
+    ClientId, InfraId, KeyVersion, ParseIdentifierError, SecretName, SubscriptionId, TenantId,
+    VaultName,
 };
 pub use outcome_code::{Healing, OutcomeCode, OutcomeText};
 pub use role::{RoleDefinitionId, Scope};

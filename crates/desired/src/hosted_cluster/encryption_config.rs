@@ -89,7 +89,7 @@ impl Encryption {
         let mut fields = vec![
             field("keyVaultName", key.vault.as_str()),
             field("keyName", key.name.as_str()),
-            field("keyVersion", &key.version),
+            field("keyVersion", key.version.as_str()),
         ];
         if self.managed_hsm {
             fields.push(field("keyVaultType", "ManagedHSM"));
@@ -180,6 +180,6 @@ pub(super) fn key_in(status: &Value, field: &str) -> Option<EncryptionKey> {
     Some(EncryptionKey {
         vault: text("keyVaultName")?.parse().ok()?,
         name: text("keyName")?.parse().ok()?,
-        version: text("keyVersion").filter(|version| !version.is_empty())?.to_owned(),
+        version: text("keyVersion")?.parse().ok()?,
     })
 }

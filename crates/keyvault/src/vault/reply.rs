@@ -2,9 +2,8 @@
 
 use azure_core::error::ErrorKind;
 use azure_core::http::RawResponse;
-use lanyard_azure::{CoolingCause, CoolingError};
+use lanyard_azure::{CoolingCause, CoolingError, Refusal};
 use lanyard_credential::reply;
-use serde::Deserialize;
 
 use crate::error::{VaultError, VaultReply};
 
@@ -54,28 +53,8 @@ fn refusal(status: u16, response: Option<&RawResponse>) -> VaultError {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct ErrorBody {
-    #[serde(default)]
-    error: ErrorDetail,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct ErrorDetail {
-    code: Option<String>,
-    message: Option<String>,
-    innererror: Option<Box<Self>>,
-}
-
 fn reply_of(status: u16, response: Option<&RawResponse>) -> VaultReply {
     let body: &[u8] = response.map_or(&[], |response| response.body());
-    let detail = serde_json::from_slice::<ErrorBody>(body).unwrap_or_default().error;
-    let shown = |text: String| reply::excerpt_text(&text);
-    VaultReply {
-        status,
-        code: detail.code.map(shown),
-        inner_code: detail.innererror.and_then(|inner| inner.code).map(shown),
-        // A proxy may answer with a page of its own, whose beginning says whose it is.
-        message: detail.message.map_or_else(|| reply::excerpt(body), shown),
-    }
+    let Refusal { code, inner_code, message } = Refusal::parse(body);
+    VaultReply { status, code, inner_code, message }
 }

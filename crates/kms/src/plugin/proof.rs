@@ -23,6 +23,8 @@ pub(super) struct ProofKeeper {
 #[derive(Debug)]
 struct Proof {
     ended: Duration,
+    /// The time that it had.
+    given: Duration,
     outcome: Result<(), Arc<PluginError>>,
 }
 
@@ -32,22 +34,34 @@ impl ProofKeeper {
     }
 
     /// A good proof that still counts, the one that was made while this call waited for its turn,
-    /// or a new one. Who makes one and is dropped leaves it to the next.
-    pub(super) async fn shared<F>(&self, prove: impl FnOnce() -> F) -> Result<(), Arc<PluginError>>
+    /// or a new one in the time that is left. Who makes one and is dropped leaves it to the next. One
+    /// that failed for want of time says nothing to whoever has more.
+    pub(super) async fn shared<F>(
+        &self,
+        given: Duration,
+        prove: impl FnOnce(Duration) -> F,
+    ) -> Result<(), Arc<PluginError>>
     where
         F: Future<Output = Result<(), PluginError>>,
     {
+        let began = self.clock.monotonic();
         let made = self.made.load(Relaxed);
         let mut last = self.last.lock().await;
+        let left = given.saturating_sub(self.clock.monotonic().saturating_sub(began));
         if let Some(proof) = &*last {
             let age = self.clock.monotonic().saturating_sub(proof.ended);
             let counts = proof.outcome.is_ok() && age < Plugin::PROOF_COUNTS;
-            if counts || self.made.load(Relaxed) != made {
+            let speaks = match &proof.outcome {
+                Err(error) if error.is_of_time() => proof.given >= left,
+                _ => true,
+            };
+            if counts || (speaks && self.made.load(Relaxed) != made) {
                 return proof.outcome.clone();
             }
         }
-        let outcome = prove().await.map_err(Arc::new);
-        *last = Some(Proof { ended: self.clock.monotonic(), outcome: outcome.clone() });
+        let outcome = prove(left).await.map_err(Arc::new);
+        *last =
+            Some(Proof { ended: self.clock.monotonic(), given: left, outcome: outcome.clone() });
         self.made.fetch_add(1, Relaxed);
         outcome
     }

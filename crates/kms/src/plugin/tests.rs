@@ -247,7 +247,7 @@ async fn a_vault_that_hangs_is_asked_again_and_given_up_in_time() {
     let bench = Bench::new(Layout::Upstream);
     bench.vault.is_to([Instead::Hang]);
     let plugin = bench.plugin.clone();
-    let work = async move { plugin.encrypt(b"seed", Duration::from_secs(3)).await };
+    let work = async move { plugin.encrypt(b"seed", Duration::from_secs(10)).await };
     bench.run(work).await.unwrap();
     assert_eq!(bench.vault.count(), 2);
 
@@ -259,6 +259,44 @@ async fn a_vault_that_hangs_is_asked_again_and_given_up_in_time() {
     assert!(matches!(error, PluginError::Encrypt(VaultError::TimedOut { .. })), "{error}");
     let took = bench.plugin.clock().monotonic().saturating_sub(began);
     assert!(took <= Duration::from_secs(3), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_vault_that_is_slow_and_good_is_waited_for_with_the_default_of_the_api_server() {
+    let bench = Bench::new(Layout::Upstream);
+    bench.vault.is_to([Instead::Late(bench.clock.clone(), Duration::from_secs(2))]);
+    let plugin = bench.plugin.clone();
+    let work = async move { plugin.encrypt(b"seed", Duration::from_millis(2_900)).await };
+    bench.run(work).await.unwrap();
+    assert_eq!(bench.vault.count(), 1);
+}
+
+#[tokio::test]
+async fn whoever_issues_no_token_is_named_and_not_the_vault() {
+    let bench = Bench::new(Layout::Upstream);
+    bench.vault.is_to([Instead::NoToken]);
+    let plugin = bench.plugin.clone();
+    let work = async move { plugin.encrypt(b"seed", Duration::from_millis(2_900)).await };
+    let error = bench.run(work).await.unwrap_err();
+    assert_eq!(causes(&error), "failed to encrypt, error: no token for the vault within 2600 ms");
+    assert_eq!(error.word(), "token");
+    let hint = error.hint().unwrap();
+    assert!(hint.contains("Entra") && !hint.contains("firewall"), "{hint}");
+    assert_eq!(bench.vault.count(), 0, "the vault was not asked");
+}
+
+#[tokio::test]
+async fn who_has_more_time_does_not_take_over_the_failure_of_who_had_little() {
+    let bench = Bench::new(Layout::Upstream);
+    bench.vault.is_to([Instead::Hang]);
+    let (hasty, patient) = (bench.plugin.clone(), bench.plugin.clone());
+    let work = async move {
+        let hasty = hasty.prove(Duration::from_millis(500));
+        tokio::join!(hasty, patient.prove(MINUTE))
+    };
+    let (hasty, patient) = bench.run(work).await;
+    assert!(hasty.unwrap_err().is_of_time());
+    patient.unwrap();
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use azure_core::http::ClientOptions;
-use lanyard_azure::{BreakerPolicy, RetryPolicy, Transport, TransportSettings};
+use lanyard_azure::{BreakerPolicy, Rate, RetryPolicy, Transport, TransportSettings};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{
     FederatedTokenSettings, ManagedIdentityTransport, TokenTransport, TokenTransportOptions,
@@ -135,10 +135,15 @@ fn transport(environment: &Environment, clock: &SharedClock) -> Result<Transport
         longest_pause: Duration::from_secs(8),
         ..BreakerPolicy::default()
     };
+    let breaker = Some(breaker);
     let settings =
-        TransportSettings { retry, breaker: Some(breaker), ..azure_way::settings(environment)? };
+        TransportSettings { rate: RATE, retry, breaker, ..azure_way::settings(environment)? };
     azure_way::transport(&settings, clock)
 }
+
+/// The plugin has its vault almost to itself, which takes 400 operations in a second; an API server that
+/// starts with many seeds to read asks for all of them at once.
+const RATE: Rate = Rate { per_second: 200, burst: 512 };
 
 fn ways(
     transport: &Transport,

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use lanyard_kms::{KeyVersion, LIVE_PATH, VaultKind};
+use lanyard_kms::{LIVE_PATH, VaultKind};
 use lanyard_telemetry::ListenAddress;
-use lanyard_vocabulary::{ParseIdentifierError, SecretName, VaultName};
+use lanyard_vocabulary::{KeyVersion, ParseIdentifierError, SecretName, VaultName};
 
 use super::flags::{KeyArgs, KmsArgs, PageArgs, WithoutMeaning};
 use crate::exit::CommandError;

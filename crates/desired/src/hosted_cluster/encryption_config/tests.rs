@@ -7,7 +7,7 @@ fn key(vault: &str, name: &str, version: &str) -> EncryptionKey {
     EncryptionKey {
         vault: vault.parse().unwrap(),
         name: name.parse().unwrap(),
-        version: version.to_owned(),
+        version: version.parse().unwrap(),
     }
 }
 
@@ -49,7 +49,8 @@ fn parts(spec: (&str, Option<&str>), status: Value) -> (String, Option<String>) 
     example["status"] = json!({"secretEncryption": status});
     let wire = wire(example);
     let encryption = with_key_roles(&valid(&wire), &wire).encryption.unwrap();
-    (encryption.active_key.version, encryption.backup_key.map(|key| key.version))
+    let version = |key: EncryptionKey| String::from(key.version);
+    (version(encryption.active_key), encryption.backup_key.map(version))
 }
 
 fn status_key(version: &str) -> Value {

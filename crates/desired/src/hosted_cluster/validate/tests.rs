@@ -46,6 +46,20 @@ fn the_example_is_valid_and_clean() {
 }
 
 #[test]
+fn a_key_version_that_no_plugin_could_use_is_a_problem_of_its_field() {
+    let active = at(KMS, "activeKey/keyVersion");
+    let whole = "https://harbour-keys.vault.azure.net/keys/etcd/abc";
+    for (version, is_good) in [(whole, false), ("a-b", false), ("abc", true)] {
+        let found = errors(&[(active.clone(), json!(version))]);
+        let expected = format!(
+            "spec.secretEncryption.kms.azure.activeKey.keyVersion: `{version}` is not a key version"
+        );
+        assert_eq!(found.is_empty(), is_good, "{found:?}");
+        assert!(found.iter().all(|it| it.starts_with(&expected)), "{found:?}");
+    }
+}
+
+#[test]
 fn every_problem_is_reported_at_once() {
     let found = problems(&[
         ("/metadata/name".to_owned(), json!("Harbour")),

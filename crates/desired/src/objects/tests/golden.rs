@@ -64,7 +64,7 @@ fn fixture() -> ValidatedHostedCluster {
             active_key: EncryptionKey {
                 vault: "test-kms-keyvault".parse().unwrap(),
                 name: "test-key".parse().unwrap(),
-                version: "1".to_owned(),
+                version: "1".parse().unwrap(),
             },
             backup_key: None,
             managed_hsm: false,

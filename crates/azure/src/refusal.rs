@@ -1,0 +1,114 @@
+//! What a service says about a request that it refused: the error object of Azure's REST guidelines.
+
+use lanyard_credential::reply;
+use serde::Deserialize;
+
+/// What a service said, with nothing secret in it and cut to a line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// The code.
+    pub code: Option<String>,
+    /// A vault says here what it means by `Forbidden`.
+    pub inner_code: Option<String>,
+    /// The words, or the beginning of a page that no service of Azure sends: a proxy may answer with
+    /// one of its own, which says whose it is.
+    pub message: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    error: ErrorDetail,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ErrorDetail {
+    code: Option<String>,
+    message: Option<String>,
+    innererror: Option<Box<Self>>,
+}
+
+impl Refusal {
+    /// Reads the body of a reply.
+    pub fn parse(body: &[u8]) -> Self {
+        let detail = serde_json::from_slice::<ErrorBody>(body).unwrap_or_default().error;
+        let shown = |text: Option<String>| {
+            text.filter(|text| !text.is_empty()).map(|text| reply::excerpt_text(&text))
+        };
+        Self {
+            code: shown(detail.code),
+            inner_code: shown(detail.innererror.and_then(|inner| inner.code)),
+            message: shown(detail.message).unwrap_or_else(|| reply::excerpt(body)),
+        }
+    }
+
+    /// The code that says most: the inner one, where there is one.
+    pub fn told_code(&self) -> Option<&str> {
+        self.inner_code.as_deref().or(self.code.as_deref())
+    }
+
+    /// What to do next about a 403 of a vault with this code, where no role would help.
+    pub fn hint_beside_roles(code: &str) -> Option<&'static str> {
+        match code {
+            "ForbiddenByFirewall" => Some(
+                "the role is not asked for: admit the address in the message in the vault's network rules, or come by a private endpoint",
+            ),
+            "ForbiddenByConnection" => Some(
+                "the role is not asked for: the vault takes private endpoints alone, so come by one, or allow public access",
+            ),
+            _ if code.ends_with("Disabled") => {
+                Some("the permission is there: enable this version in the vault, or name another")
+            }
+            "KeyExpired" | "SecretExpired" | "KeyNotYetValid" | "SecretNotYetValid" => Some(
+                "the permission is there: give this version other dates in the vault, or name another",
+            ),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inner_code_says_most_and_whoever_has_none_says_the_outer() {
+        let body = r#"{"error":{"code":"Forbidden","message":"no","innererror":{"code":"ForbiddenByRbac"}}}"#;
+        let refusal = Refusal::parse(body.as_bytes());
+        assert_eq!(refusal.told_code(), Some("ForbiddenByRbac"));
+        assert_eq!((refusal.code.as_deref(), &*refusal.message), (Some("Forbidden"), "no"));
+        let body =
+            r#"{"error":{"code":"AuthorizationFailed","message":"m","innererror":{"code":""}}}"#;
+        assert_eq!(Refusal::parse(body.as_bytes()).told_code(), Some("AuthorizationFailed"));
+        for body in
+            ["", "{}", "[]", r#"{"error":null}"#, r#"{"error":{"code":7}}"#, "<html>gateway"]
+        {
+            let refusal = Refusal::parse(body.as_bytes());
+            assert_eq!((refusal.told_code(), &*refusal.message), (None, body), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_echoes_the_request_gives_no_token_away() {
+        const TOKEN: &str = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJwbGFudGVkIn0.c2lnbmF0dXJl";
+        let page = format!("<pre>Authorization: Bearer {TOKEN}</pre>");
+        let inner = serde_json::json!({"code": page});
+        let json =
+            serde_json::json!({"error": {"code": page, "message": page, "innererror": inner}});
+        for body in [page, json.to_string()] {
+            let told = format!("{:?}", Refusal::parse(body.as_bytes()));
+            assert!(!told.contains("eyJ") && !told.contains("c2lnbmF0"), "{told}");
+        }
+    }
+
+    #[test]
+    fn only_what_a_role_may_help_against_has_no_hint_of_its_own() {
+        for code in ["ForbiddenByFirewall", "ForbiddenByConnection", "KeyDisabled", "KeyExpired"] {
+            let hint = Refusal::hint_beside_roles(code).unwrap();
+            assert!(!hint.contains("assign"), "{hint}");
+        }
+        for code in ["ForbiddenByRbac", "ForbiddenByPolicy", "AuthorizationFailed", ""] {
+            assert_eq!(Refusal::hint_beside_roles(code), None);
+        }
+    }
+}
