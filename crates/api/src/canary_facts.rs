@@ -78,6 +78,9 @@ pub struct ProbeFacts {
     pub reason: String,
     /// What was tried and what came back.
     pub message: String,
+    /// What to do next, where something is wrong.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hint: String,
     /// Since when it comes to this.
     pub since: Timestamp,
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lanyard_api::canary_facts::{CanaryFacts, ProbeFacts};
 use lanyard_azure::{Caller, RetryPolicy, Transport};
 use lanyard_clock::SharedClock;
-use lanyard_credential::TokenTransport;
+use lanyard_credential::{RetrySettings, TokenTransport};
 use lanyard_vocabulary::cloud::Endpoints;
 use lanyard_vocabulary::{Component, Hop};
 use tokio::sync::{mpsc, watch};
@@ -57,7 +57,7 @@ pub struct CanaryParts {
     pub clock: SharedClock,
     /// The way to Azure, best with [`CanaryParts::RETRY`].
     pub transport: Transport,
-    /// The way to Entra.
+    /// The way to Entra, best with [`CanaryParts::token_retry`].
     pub token_transport: TokenTransport,
     /// Who counts.
     pub metrics: CanaryMetrics,
@@ -68,6 +68,13 @@ impl CanaryParts {
     /// to be left alone is not waited for.
     pub const RETRY: RetryPolicy =
         RetryPolicy { retries: 0, base: Duration::from_secs(1), cap: Duration::from_secs(1) };
+
+    /// How the way to Entra retries, for the same reason: one request for a token.
+    pub fn token_retry() -> RetrySettings {
+        let mut settings = RetrySettings::default();
+        settings.attempts = 1;
+        settings
+    }
 }
 
 /// Keeps proving the identity of one component.
@@ -222,7 +229,7 @@ fn log(before: Option<&CanaryFacts>, now: &CanaryFacts) {
         if probe.good {
             tracing::info!(probe = name, "{}", probe.message);
         } else {
-            tracing::warn!(probe = name, reason, "{}", probe.message);
+            tracing::warn!(probe = name, reason, hint = probe.hint, "{}", probe.message);
         }
     }
 }

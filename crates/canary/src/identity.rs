@@ -126,6 +126,7 @@ fn told(kind: ProbeKind, probed: &Probed) -> Option<ProbeFacts> {
             good: true,
             reason: ProbeKind::GOOD.to_owned(),
             message: probed.message.clone(),
+            hint: String::new(),
             since: *since,
         }),
         Standing::Bad { trouble, since } => Some(ProbeFacts {
@@ -133,6 +134,7 @@ fn told(kind: ProbeKind, probed: &Probed) -> Option<ProbeFacts> {
             good: false,
             reason: trouble.code.clone(),
             message: trouble.message.clone(),
+            hint: trouble.hint.clone(),
             since: *since,
         }),
     }
@@ -144,8 +146,10 @@ pub(crate) fn is_telling(facts: &CanaryFacts) -> bool {
 }
 
 /// The facts as they go on from what stands in the annotation: what is the same kept its beginning
-/// and its words, though the process that told it is gone.
+/// and its words, though the process that told it is gone; and what nobody has found out anew of the
+/// same credential is still what it was.
 pub(crate) fn carried_on(mut facts: CanaryFacts, before: &CanaryFacts) -> CanaryFacts {
+    remember(&mut facts, before);
     if let (Some(now), Some(before)) = (&mut facts.failure, &before.failure)
         && (&now.hop, &now.code) == (&before.hop, &before.code)
     {
@@ -160,6 +164,35 @@ pub(crate) fn carried_on(mut facts: CanaryFacts, before: &CanaryFacts) -> Canary
         }
     }
     facts
+}
+
+/// Fills what is unknown, behind the last hop that is known to be good, with what was known.
+fn remember(facts: &mut CanaryFacts, before: &CanaryFacts) {
+    let certificate = |it: &CanaryFacts| it.credential.as_ref().map(|it| it.thumbprint.clone());
+    if facts.credential.is_none() || certificate(facts) != certificate(before) {
+        return;
+    }
+    let is_asked_anew = |old: &&ProbeFacts| facts.probes.iter().any(|probe| probe.name == old.name);
+    let silent: Vec<_> = before.probes.iter().filter(|old| !is_asked_anew(old)).cloned().collect();
+    facts.probes.extend(silent);
+    facts.probes.sort_by(|one, other| one.name.cmp(&other.name));
+    if facts.failure.is_some() {
+        return;
+    }
+    let last_good = facts.last_good_hop.as_deref().and_then(place);
+    let is_unknown = |hop: &str| place(hop) > last_good;
+    facts.failure = before.failure.clone().filter(|failure| is_unknown(&failure.hop));
+    let came_further = |hop: &&String| place(hop) > last_good;
+    if let Some(further) = before.last_good_hop.as_ref().filter(came_further)
+        && (facts.failure.is_some() || before.failure.is_none())
+    {
+        facts.last_good_hop = Some(further.clone());
+    }
+}
+
+/// Where a hop is in the walk.
+fn place(hop: &str) -> Option<usize> {
+    Hop::ALL.iter().position(|known| known.name() == hop)
 }
 
 #[cfg(test)]

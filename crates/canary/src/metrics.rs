@@ -203,8 +203,8 @@ impl CanaryMetrics {
         self.0.failures.get_or_create(&HopLabels { hop: hop.name() }).inc();
     }
 
-    pub(crate) fn rotated(&self) {
-        self.0.rotations.inc();
+    pub(crate) fn rotated(&self, newer: u64) {
+        self.0.rotations.inc_by(newer);
     }
 
     pub(crate) fn probed(&self, kind: ProbeKind, result: ProbeResult) {

@@ -15,7 +15,7 @@ use lanyard_azure::CallError;
 
 use self::encryption::KeyUrl;
 use self::network::NetworkPlace;
-use crate::cadence::{jittered, throttled};
+use crate::cadence::jittered;
 use crate::trouble::Trouble;
 
 /// A probe to be made.
@@ -86,11 +86,7 @@ impl Made {
     /// Azure said no, or nothing.
     pub(crate) fn refused(error: &CallError) -> Self {
         let trouble = Trouble::of_call(error);
-        let pause = match error {
-            CallError::Throttled { pause, .. } => throttled(*pause),
-            CallError::Token { .. } if trouble.pause.is_some() => throttled(trouble.pause),
-            _ => pause_after(error.status()),
-        };
+        let pause = trouble.rest().unwrap_or_else(|| pause_after(error.status()));
         let reason = match error {
             CallError::Token { .. } | CallError::Unauthorized { .. } => {
                 ProbeKind::INVALID_CREDENTIALS

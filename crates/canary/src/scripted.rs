@@ -12,7 +12,7 @@ use azure_core::http::{AsyncRawResponse, HttpClient, Method, Request, StatusCode
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use lanyard_azure::{RetryPolicy, Transport, TransportSettings};
+use lanyard_azure::{Transport, TransportSettings};
 use lanyard_clock::{Clock as _, ManualClock, SharedClock};
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_vocabulary::{Cloud, Component};
@@ -210,18 +210,13 @@ impl Bench {
     }
 
     pub(crate) fn parts(&self) -> CanaryParts {
-        let settings = TransportSettings {
-            retry: RetryPolicy {
-                retries: 0,
-                base: Duration::from_secs(1),
-                cap: Duration::from_secs(1),
-            },
-            ..TransportSettings::default()
-        };
+        let settings =
+            TransportSettings { retry: CanaryParts::RETRY, ..TransportSettings::default() };
         let client: Arc<dyn HttpClient> = Arc::<Azure>::clone(&self.azure);
         let transport = Transport::over(client, &settings, self.shared_clock());
         let mut options = TokenTransportOptions::default();
         options.clock = self.shared_clock();
+        options.retry = Some(CanaryParts::token_retry());
         options.client.transport = Some(transport.unpaced());
         CanaryParts {
             clock: self.shared_clock(),

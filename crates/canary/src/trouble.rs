@@ -7,6 +7,7 @@ use lanyard_azure::CallError;
 use lanyard_credential::{LoadError, RetryClass, TokenError};
 use lanyard_vocabulary::causes;
 
+use crate::cadence::throttled;
 use crate::place::PlaceError;
 
 /// What is wrong, with its next step.
@@ -22,8 +23,10 @@ pub(crate) struct Trouble {
     pub(crate) hint: String,
     /// What it says about the identity.
     pub(crate) nature: Nature,
-    /// How long whoever answered wants to be left alone.
-    pub(crate) pause: Option<Duration>,
+    /// Whether whoever answered throttles.
+    is_throttled: bool,
+    /// How long it wants to be left alone, where it says so.
+    asked: Option<Duration>,
 }
 
 /// What trouble says about the identity.
@@ -43,7 +46,15 @@ impl Trouble {
         hint: impl Into<String>,
     ) -> Self {
         let (message, hint) = (shortened(message.into()), shortened(hint.into()));
-        Self { code: word(code), cause: None, message, hint, nature, pause: None }
+        Self {
+            code: word(code),
+            cause: None,
+            message,
+            hint,
+            nature,
+            is_throttled: false,
+            asked: None,
+        }
     }
 
     /// Trouble with learning where the file is.
@@ -70,12 +81,16 @@ impl Trouble {
     /// Trouble with getting a token.
     pub(crate) fn of_token(error: &TokenError) -> Self {
         let hint = error.hint().unwrap_or_else(|| SEE_THE_LOG.to_owned());
-        let (nature, pause) = match error.retry_class() {
-            RetryClass::Throttled { after } => (Nature::Passing, after),
-            RetryClass::Transient => (Nature::Passing, None),
-            _ => (Nature::Final, None),
+        let class = error.retry_class();
+        let nature = match class {
+            RetryClass::Throttled { .. } | RetryClass::Transient => Nature::Passing,
+            _ => Nature::Final,
         };
-        Self { pause, ..Self::new(nature, &error.code(), causes(error), hint) }
+        let trouble = Self::new(nature, &error.code(), causes(error), hint);
+        match class {
+            RetryClass::Throttled { after } => trouble.throttled(after),
+            _ => trouble,
+        }
     }
 
     /// The same of what a credential gives the Azure SDK.
@@ -89,23 +104,37 @@ impl Trouble {
     /// Trouble with a call to a service.
     pub(crate) fn of_call(error: &CallError) -> Self {
         let status = error.status();
-        let (nature, code, pause) = match error {
+        let (nature, code) = match error {
             CallError::Token { source, .. } => return Self::of_token_request(source),
-            CallError::Throttled { pause, .. } => (Nature::Passing, THROTTLED, *pause),
-            CallError::Unreachable { .. } => (Nature::Passing, "ServiceUnreachable", None),
-            CallError::Malformed { .. } => (Nature::Passing, "AnswerUnreadable", None),
-            CallError::Target { .. } => (Nature::Final, "InvalidTarget", None),
+            CallError::Throttled { .. } => (Nature::Passing, THROTTLED),
+            CallError::Unreachable { .. } => (Nature::Passing, "ServiceUnreachable"),
+            CallError::Malformed { .. } => (Nature::Passing, "AnswerUnreadable"),
+            CallError::Target { .. } => (Nature::Final, "InvalidTarget"),
             _ => {
                 let passes = status.is_some_and(|status| matches!(status, 408 | 409 | 500..));
                 let nature = if passes { Nature::Passing } else { Nature::Final };
-                (nature, error.code().unwrap_or_default(), None)
+                (nature, error.code().unwrap_or_default())
             }
         };
         let code = match status {
             Some(status) if !is_word(code) => format!("HTTP{status}"),
             _ => code.to_owned(),
         };
-        Self { pause, ..Self::new(nature, &code, causes(error), error.hint()) }
+        let trouble = Self::new(nature, &code, causes(error), error.hint());
+        match error {
+            CallError::Throttled { pause, .. } => trouble.throttled(*pause),
+            _ => trouble,
+        }
+    }
+
+    /// Whoever answered throttles, and wants to be left alone for so long.
+    fn throttled(self, asked: Option<Duration>) -> Self {
+        Self { is_throttled: true, asked, ..self }
+    }
+
+    /// For how long nobody is asked because of this.
+    pub(crate) fn rest(&self) -> Option<Duration> {
+        self.is_throttled.then(|| throttled(self.asked))
     }
 
     /// The same under the reason of a condition.

@@ -193,6 +193,7 @@ fn parts(
     let transport = azure_way::transport(&settings, clock)?;
     let mut options = TokenTransportOptions::default();
     options.clock = SharedClock::clone(clock);
+    options.retry = Some(CanaryParts::token_retry());
     options.client.transport = Some(transport.unpaced());
     Ok(CanaryParts {
         clock: SharedClock::clone(clock),

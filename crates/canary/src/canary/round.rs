@@ -10,12 +10,12 @@ use tokio::sync::mpsc;
 
 use super::prober::Probing;
 use super::{Board, CanaryParts, CanarySettings};
-use crate::cadence::{jittered, throttled};
+use crate::cadence::jittered;
 use crate::call::{Called, GrantedCall};
 use crate::credential::Followed;
 use crate::deadline::within;
 use crate::metrics::CallResult;
-use crate::trouble::{Nature, THROTTLED, Trouble};
+use crate::trouble::{Nature, Trouble};
 
 /// The rounds of a canary with an open credential file.
 #[derive(Debug)]
@@ -31,8 +31,12 @@ pub(super) struct Rounds {
     proven: Option<u64>,
     /// When Entra is asked for a new token, whatever is held.
     token_due: Duration,
+    /// Until when Entra wants to be left alone.
+    token_rest: Duration,
     /// Until when the service wants to be left alone.
     call_due: Duration,
+    /// The newest generation that was counted.
+    seen: u64,
     was_authenticated: bool,
 }
 
@@ -45,9 +49,11 @@ impl Rounds {
             token_interval: settings.token_interval,
             caller: settings.caller(&followed, &parts.transport),
             parts,
+            seen: followed.credential.generation().number(),
             followed,
             proven: None,
             token_due: Duration::ZERO,
+            token_rest: Duration::ZERO,
             call_due: Duration::ZERO,
             was_authenticated: false,
         }
@@ -72,9 +78,13 @@ impl Rounds {
 
     async fn make(&mut self, board: &mut Board) {
         self.look_at_file(board);
-        let token = self.prove_token().await;
-        let refused = token.as_ref().is_err_and(|trouble| trouble.nature == Nature::Final);
-        self.note(board, Hop::EntraToken, token);
+        let mut refused = false;
+        // Who left Entra alone found out nothing.
+        if self.parts.clock.monotonic() >= self.token_rest {
+            let token = self.prove_token().await;
+            refused = token.as_ref().is_err_and(|trouble| trouble.nature == Nature::Final);
+            self.note(board, Hop::EntraToken, token);
+        }
         let held = self.holds_token();
         if held && self.is_call_due() {
             self.make_call(board).await;
@@ -87,9 +97,8 @@ impl Rounds {
 
     fn look_at_file(&mut self, board: &mut Board) {
         let generation = self.followed.credential.generation().number();
-        if self.proven.is_some_and(|proven| proven < generation) {
-            self.parts.metrics.rotated();
-        }
+        self.parts.metrics.rotated(generation.saturating_sub(self.seen));
+        self.seen = self.seen.max(generation);
         board.identity.loaded(self.followed.loaded());
         let trouble = self.followed.file_trouble();
         self.note(board, Hop::Credential, trouble.map_or(Ok(()), Err));
@@ -157,12 +166,6 @@ impl Rounds {
             CallResult::Granted | CallResult::Refused => self.parts.metrics.token_taken(true),
             _ => {}
         }
-        if let Err(trouble) = &called.outcome
-            && trouble.code == THROTTLED
-        {
-            let pause = throttled(trouble.pause);
-            self.call_due = self.parts.clock.monotonic().saturating_add(pause);
-        }
         let hop = match called.result {
             CallResult::NoToken => Hop::EntraToken,
             _ => Hop::Granted,
@@ -170,13 +173,24 @@ impl Rounds {
         self.note(board, hop, called.outcome);
     }
 
-    fn note(&self, board: &mut Board, hop: Hop, outcome: Result<(), Trouble>) {
+    fn note(&mut self, board: &mut Board, hop: Hop, outcome: Result<(), Trouble>) {
         if let Err(trouble) = &outcome {
+            self.leave_alone(hop, trouble);
             self.parts.metrics.failed(hop);
             tracing::debug!(%hop, code = trouble.code, "{}", trouble.message);
         }
         let now = board.now();
         board.identity.walked(hop, outcome, now);
+    }
+
+    /// Whoever throttles is not asked for as long as it says.
+    fn leave_alone(&mut self, hop: Hop, trouble: &Trouble) {
+        let Some(pause) = trouble.rest() else { return };
+        let until = self.parts.clock.monotonic().saturating_add(pause);
+        match hop {
+            Hop::EntraToken => self.token_rest = until,
+            _ => self.call_due = until,
+        }
     }
 
     fn count_lapse(&mut self) {

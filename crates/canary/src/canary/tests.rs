@@ -181,6 +181,57 @@ fn an_hour_of_throttling_costs_few_calls_and_facts_never_flap() {
 }
 
 #[test]
+fn an_hour_of_throttling_by_entra_costs_few_requests_and_the_token_serves_on() {
+    run(async {
+        for (retry_after, most) in [(None, 13), (Some(120), 31), (Some(7), 67)] {
+            let running = Running::proven(|_| ()).await;
+            // The held token lives for an hour; it is asked anew before that ends.
+            running.pass(9).await;
+            running.bench.azure.answers(Azure::ENTRA, Answer::throttled(retry_after));
+            let (before, calls) = (running.tokens(), running.calls());
+            running.pass(45).await;
+            let tokens = running.tokens() - before;
+            assert!((3..=most).contains(&tokens), "{tokens} requests at {retry_after:?}");
+            assert!(running.calls() - calls >= 40, "the held token serves on");
+            assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(1.0));
+            running.bench.azure.heals(Azure::ENTRA);
+            running.pass(10).await;
+            assert_eq!(running.kept.codes().last().map(String::as_str), Some("good"));
+        }
+    });
+}
+
+#[test]
+fn an_entra_that_fails_is_asked_once_in_a_round() {
+    run(async {
+        let running = Running::proven(|_| ()).await;
+        running.pass(11).await;
+        running.bench.azure.answers(Azure::ENTRA, Answer::Broken);
+        let before = running.tokens();
+        running.pass(30).await;
+        let tokens = running.tokens() - before;
+        assert!((15..=34).contains(&tokens), "{tokens} requests in half an hour");
+    });
+}
+
+#[test]
+fn a_rotation_counts_once_however_long_entra_is_away() {
+    run(async {
+        let running = Running::proven(|_| ()).await;
+        running.bench.azure.answers(Azure::ENTRA, Answer::Broken);
+        let told = running.kept.clone();
+        let before = told.last().credential;
+        running.bench.write(5);
+        running.bench.until(|| told.last().credential != before).await;
+        running.pass(10).await;
+        assert_eq!(running.bench.metric("lanyard_canary_rotations_total"), Some(1.0));
+        running.bench.azure.heals(Azure::ENTRA);
+        running.pass(5).await;
+        assert_eq!(running.bench.metric("lanyard_canary_rotations_total"), Some(1.0));
+    });
+}
+
+#[test]
 fn a_call_that_is_refused_is_told_at_once_and_one_for_nothing_there_is_granted() {
     run(async {
         let running = Running::proven(|_| ()).await;
@@ -340,6 +391,7 @@ fn the_key_is_probed_with_four_bytes_and_with_the_credential_that_may() {
             (probe.name.as_str(), probe.good, probe.reason.as_str()),
             ("encryption", false, "AzureError")
         );
+        assert!(!probe.hint.is_empty(), "it says what to do next");
         let seen = running.bench.azure.seen(Azure::VAULT).remove(0);
         assert_eq!((seen.method, seen.path.as_str()), (Method::Post, "/keys/etcd/abc/encrypt"));
         let sent: serde_json::Value = serde_json::from_str(&seen.body).unwrap();

@@ -92,6 +92,57 @@ fn probes_stand_beside_the_hops_by_name() {
     assert_eq!(identity.facts().probes, probes);
 }
 
+fn loaded(thumbprint: &str) -> LoadedCredential {
+    LoadedCredential {
+        client_id: "c".to_owned(),
+        thumbprint: thumbprint.to_owned(),
+        not_before: None,
+        not_after: None,
+        renew_after: None,
+        cannot_renew_after: None,
+    }
+}
+
+#[test]
+fn what_a_restarted_process_has_not_found_out_yet_is_still_what_it_was() {
+    let walk = |identity: &mut Identity, outcomes: &[Result<(), &str>]| {
+        identity.loaded(loaded("t"));
+        for (hop, outcome) in [Hop::Credential, Hop::EntraToken, Hop::Granted].iter().zip(outcomes)
+        {
+            identity.walked(*hop, outcome.map_err(refusal), at(0));
+        }
+    };
+    let refused = [Ok(()), Ok(()), Err("AuthorizationFailed")];
+    let good = [Ok(()), Ok(()), Ok(())];
+    for before in [refused, good] {
+        let mut earlier = identity();
+        walk(&mut earlier, &before);
+        earlier.probed(ProbeKind::Network, Ok("all are in westeurope".to_owned()), at(0));
+        let before = earlier.facts();
+        // It came as far as a file, or a token: behind that the service was not reached.
+        for reached in 1..=2 {
+            let mut anew = identity();
+            walk(&mut anew, &good[..reached]);
+            assert_eq!(carried_on(anew.facts(), &before), before, "{reached} hops");
+        }
+        let mut anew = identity();
+        walk(&mut anew, &[Ok(()), Err("AADSTS700016")]);
+        let told = carried_on(anew.facts(), &before);
+        assert_eq!(told.failure, anew.facts().failure, "what is known anew counts");
+        assert_eq!(told.last_good_hop.as_deref(), Some("credential"));
+        // Nobody knows of another certificate what was known of this one.
+        let mut other = identity();
+        walk(&mut other, &good[..2]);
+        other.loaded(loaded("u"));
+        assert_eq!(carried_on(other.facts(), &before), other.facts());
+    }
+    let mut earlier = identity();
+    walk(&mut earlier, &refused);
+    let mut healed = identity();
+    walk(&mut healed, &good);
+    assert_eq!(carried_on(healed.facts(), &earlier.facts()), healed.facts());
+}
+
 #[test]
 fn what_goes_on_after_a_restart_keeps_its_beginning() {
     let mut identity = identity();

@@ -4,6 +4,7 @@ use azure_core::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lanyard_azure::{Caller, Reply};
+use lanyard_credential::reply::excerpt_text as excerpt;
 use lanyard_vocabulary::cloud::Endpoints;
 use serde_json::json;
 use url::Url;
@@ -13,8 +14,12 @@ use crate::call::parse_url;
 use crate::trouble::{Nature, Trouble};
 
 /// The URL of one version of a key: `https://<vault>/keys/<name>/<version>`, also of a managed HSM.
+///
+/// The text is kept as it came: the KMS plugin makes the id of a key from this very text, and
+/// encrypts nothing where the vault spells it otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyUrl {
+    text: String,
     url: Url,
     scope: String,
 }
@@ -31,6 +36,8 @@ pub struct ParseKeyUrlError {
 const SAMPLE: &[u8] = b"text";
 const ALGORITHM: &str = "RSA-OAEP-256";
 const VERSION: &str = "7.4";
+
+const NO_GATEWAY: &str = "check that no proxy or gateway answers in the vault's place";
 
 impl KeyUrl {
     /// Reads the URL of a key in the cloud with these endpoints.
@@ -50,7 +57,7 @@ impl KeyUrl {
         let ["keys", name, version] = segments.as_slice() else { return None };
         let is_whole = !name.is_empty() && !version.is_empty() && url.query().is_none();
         is_whole.then_some(())?;
-        Some(Self { url, scope })
+        Some(Self { text: text.to_owned(), url, scope })
     }
 
     /// The scope of its vault's tokens.
@@ -73,13 +80,19 @@ impl KeyUrl {
     fn judge(&self, reply: &Reply) -> Made {
         let text = |name: &str| reply.body.get(name).and_then(serde_json::Value::as_str);
         let has_value = text("value").is_some_and(|value| !value.is_empty());
-        let is_ours = text("kid").is_some_and(|kid| kid.eq_ignore_ascii_case(self.url.as_str()));
-        if has_value && is_ours {
-            return Made::good(format!("the key {} encrypts", self.url));
+        let kid = text("kid").unwrap_or_default();
+        if has_value && kid == self.text {
+            return Made::good(format!("the key {} encrypts", self.text));
         }
-        let what = if has_value { "encrypted with another key" } else { "gave no ciphertext" };
-        let message = format!("POST {}/encrypt: {}, and {what}", self.url, reply.status);
-        let hint = "check that no proxy or gateway answers in the vault's place";
+        let (what, hint) = if !has_value {
+            ("gave no ciphertext".to_owned(), NO_GATEWAY)
+        } else if kid.eq_ignore_ascii_case(&self.text) {
+            let what = format!("spells the key `{}`, so the plugin encrypts nothing", excerpt(kid));
+            (what, "write keyVaultName, keyName and keyVersion in the case of that spelling")
+        } else {
+            ("encrypted with another key".to_owned(), NO_GATEWAY)
+        };
+        let message = format!("POST {}/encrypt: {}, and it {what}", self.text, reply.status);
         let trouble = Trouble::new(Nature::Final, ProbeKind::AZURE_ERROR, message, hint);
         Made { outcome: Err(trouble), pause: None }
     }
@@ -120,7 +133,7 @@ mod tests {
     #[test]
     fn only_a_ciphertext_of_this_very_key_is_good() {
         let key = parse("https://kv.vault.azure.net/keys/etcd/abc").unwrap();
-        let kid = "https://KV.vault.azure.net/keys/etcd/abc";
+        let kid = "https://kv.vault.azure.net/keys/etcd/abc";
         let other = "https://kv.vault.azure.net/keys/etcd/def";
         let cases = [
             (json!({"kid": kid, "value": "c2FtcGxl"}), true),
@@ -133,5 +146,23 @@ mod tests {
             let made = key.judge(&Reply { status: 200, body: body.clone() });
             assert_eq!(made.outcome.is_ok(), good, "{body}");
         }
+    }
+
+    /// The plugin refuses each encryption then: its id of the key is a hash of the spelling.
+    #[test]
+    fn a_vault_that_spells_the_key_in_another_case_is_told_with_its_spelling() {
+        let vault = "https://kv.vault.azure.net/keys/etcd/abc";
+        for text in
+            ["https://KV.vault.azure.net/keys/etcd/abc", "https://kv.vault.azure.net/keys/Etcd/abc"]
+        {
+            let body = json!({"kid": vault, "value": "c2FtcGxl"});
+            let judged = parse(text).unwrap().judge(&Reply { status: 200, body });
+            let trouble = judged.outcome.unwrap_err();
+            assert!(trouble.message.contains(text) && trouble.message.contains(vault));
+            assert!(trouble.hint.contains("keyVaultName, keyName"), "{}", trouble.hint);
+        }
+        let text = "https://KV.vault.azure.net/keys/etcd/abc";
+        let body = json!({"kid": text, "value": "c2FtcGxl"});
+        assert!(parse(text).unwrap().judge(&Reply { status: 200, body }).outcome.is_ok());
     }
 }

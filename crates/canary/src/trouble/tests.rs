@@ -58,7 +58,7 @@ fn a_token_that_could_not_be_had_is_told_by_what_entra_said() {
     let error = CallError::Token { target: "GET x".to_owned(), source };
     let trouble = Trouble::of_call(&error);
     assert_eq!((trouble.code.as_str(), trouble.nature), ("TokenThrottled", Nature::Passing));
-    assert_eq!(trouble.pause, Some(Duration::from_secs(9)));
+    assert_eq!(trouble.rest(), Some(Duration::from_secs(9)));
     assert_eq!(crate::call::Called::of(Err(error)).result, CallResult::NoToken);
 }
 

@@ -88,10 +88,12 @@ fn an_answer_proves_a_right_only_by_what_comes_after_authorization() {
         (Expected::Granted, 404, "ResourceNotFound", true),
         (Expected::Granted, 404, "SubscriptionNotFound", false),
         (Expected::Granted, 403, "AuthorizationFailed", false),
+        (Expected::Granted, 403, "KeyDisabled", true),
         (Expected::Granted, 501, "NotImplemented", false),
         (Expected::Refused, 403, "AuthorizationFailed", true),
         (Expected::Refused, 403, "ForbiddenByRbac", true),
         (Expected::Refused, 403, "ForbiddenByFirewall", false),
+        (Expected::Refused, 403, "KeyDisabled", false),
         (Expected::Refused, 401, "InvalidAuthenticationToken", false),
         (Expected::Refused, 200, "", false),
     ];

@@ -194,7 +194,11 @@ fn said_by(probe: &ProbeFacts, otherwise: &str) -> Said {
     if probe.good {
         return Said::well();
     }
-    Said::new(FALSE, reason(&probe.reason, otherwise), probe.message.clone())
+    let message = match probe.hint.trim() {
+        "" => probe.message.clone(),
+        hint => format!("{}; next: {hint}", probe.message.trim_end_matches('.')),
+    };
+    Said::new(FALSE, reason(&probe.reason, otherwise), message)
 }
 
 fn credentials_renewed(observed: &Observed<'_>, identities: &[IdentityStatus]) -> Said {

@@ -188,6 +188,7 @@ impl World {
             good,
             reason: reason.to_owned(),
             message: format!("{component} tells of {name}"),
+            hint: if good { String::new() } else { "do this".to_owned() },
             since: at("2026-06-01T11:00:00Z"),
         });
     }

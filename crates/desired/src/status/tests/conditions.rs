@@ -109,7 +109,7 @@ fn the_kms_condition_has_every_row_of_the_reference() {
     for reason in ["InvalidAzureCredentials", "AzureError"] {
         let mut world = World::good();
         world.probe(Component::ControlPlaneOperator, ProbeFacts::ENCRYPTION, false, reason);
-        let message = "controlPlaneOperator tells of encryption";
+        let message = "controlPlaneOperator tells of encryption; next: do this";
         assert_eq!(told(&world), triple("False", reason, message));
     }
     let mut world = World::good();
@@ -136,7 +136,10 @@ fn of_two_probes_of_the_key_the_bad_one_speaks() {
         world.probe(good, ProbeFacts::ENCRYPTION, true, "AsExpected");
         world.probe(bad, ProbeFacts::ENCRYPTION, false, "AzureError");
         let (status, _, message) = world.condition(VALID_KMS_CONFIG);
-        assert_eq!((status, message), ("False".to_owned(), format!("{bad} tells of encryption")));
+        assert_eq!(
+            (status, message),
+            ("False".to_owned(), format!("{bad} tells of encryption; next: do this"))
+        );
     }
 }
 
@@ -162,8 +165,11 @@ fn the_network_is_told_and_gates_nothing() {
     let mut world = World::good();
     assert_eq!(world.condition(VALID_NETWORK).0, "Unknown");
     world.probe(Component::ControlPlaneOperator, ProbeFacts::NETWORK, false, "");
-    let expected =
-        triple("False", "InsufficientClusterCapabilities", "controlPlaneOperator tells of network");
+    let expected = triple(
+        "False",
+        "InsufficientClusterCapabilities",
+        "controlPlaneOperator tells of network; next: do this",
+    );
     assert_eq!(world.condition(VALID_NETWORK), expected);
     assert_eq!(world.condition(VALID_IDENTITIES).0, "True");
     world.canary_of(Component::ControlPlaneOperator).probes.clear();
