@@ -14,9 +14,11 @@ pub(crate) mod kms;
 mod kubectl;
 pub(crate) mod node;
 pub(crate) mod operator;
+mod reach;
 pub(crate) mod render;
 #[cfg(feature = "emulator")]
 pub(crate) mod up;
+mod workloads;
 
 use std::future::Future;
 use std::time::Duration;

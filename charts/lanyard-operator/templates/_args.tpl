@@ -7,6 +7,11 @@
 - {{ printf "--lease-name=%s" (include "lanyard-operator.fullname" .) | quote }}
 - --workers={{ int .Values.workers }}
 - --rotation={{ .Values.rotation }}
+- --rotation-poll-interval={{ .Values.rotationPollInterval }}
+{{- if .Values.secretsStoreDriver }}
+- --secrets-store-driver
+{{- end }}
+- --patience={{ .Values.renewalPatience }}
 - {{ printf "--metrics-addr=%s" .Values.metricsAddr | quote }}
 {{- if .Values.logFormatJSON }}
 - --log-format-json

@@ -43,8 +43,8 @@ pub use hosted_cluster::desired::{Desired, desired};
 pub use hosted_cluster::isolation::lint_shared_credentials;
 pub use hosted_cluster::names::Names;
 pub use hosted_cluster::validate::{
-    HostedClusterKind, ParseHostedClusterError, ValidateError, Validated, parse_hosted_cluster,
-    validate, validate_schema, validate_update,
+    HostedClusterKind, ParseHostedClusterError, ParsedHostedCluster, ValidateError, Validated,
+    parse_hosted_cluster, validate, validate_schema, validate_update,
 };
 pub use objects::{
     DesiredObject, Inputs, ObjectKey, ObservedObject, OwnedKind, Writer, desired_objects,

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Secret, Volume};
-use lanyard_api::HostedControlPlane;
+use lanyard_api::{HostedControlPlane, in_key_order};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -98,21 +98,8 @@ fn add(
 }
 
 fn to_yaml(object: &impl Serialize) -> Result<String, RenderErrorSource> {
-    let value = sorted(serde_json::to_value(object)?);
+    let value = in_key_order(serde_json::to_value(object)?);
     Ok(serde_saphyr::to_string(&value)?)
-}
-
-/// Keys in their order, whatever map JSON values are made of in this build.
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let entries: BTreeMap<_, _> =
-                map.into_iter().map(|(key, value)| (key, sorted(value))).collect();
-            Value::Object(entries.into_iter().collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
-        value => value,
-    }
 }
 
 /// The object as a person reads it.

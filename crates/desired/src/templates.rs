@@ -142,7 +142,16 @@ impl WorkloadTemplates {
     /// Every problem: fields that are not known or of another type, deployments that are not of a
     /// component, containers that are missing, and volumes, mounts and variables that are taken.
     pub fn parse(text: &str) -> Result<Self, Problems> {
-        read::templates(text)
+        read::templates(text, Map::new())
+    }
+
+    /// The same with these fields of `canary` in the place of those of the text, of its `calls` each
+    /// by itself: flags win over a file, and are held to the same rules.
+    ///
+    /// # Errors
+    /// As [`WorkloadTemplates::parse`].
+    pub fn parse_over(text: &str, canary: Map<String, Value>) -> Result<Self, Problems> {
+        read::templates(text, canary)
     }
 
     /// The template of a deployment, if it is no canary.

@@ -6,13 +6,14 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::{Span, SpanRelativeTo, Timestamp};
+use jiff::Timestamp;
 use lanyard_api::HostedClusterIdentities;
 use lanyard_clock::SystemClock;
 use lanyard_desired::forecast::calendar::calendar;
-use lanyard_desired::forecast::{Entry, Policy, Reach, timeline};
+use lanyard_desired::forecast::{Entry, timeline};
 
-use super::kubectl::KubectlArgs;
+use super::kubectl::{KubectlArgs, of_name};
+use super::reach::{ReachArgs, duration};
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output;
 use crate::settings::Environment;
@@ -29,7 +30,7 @@ use crate::settings::Environment;
 #[command(
     after_help = "Exit codes of this command: 0 when nothing needs anybody; 1 when a credential is overdue, \
 too late or expired, ends --within the time that was asked for, or when nobody knows when it ends \
-(unless --ignore-unknown); 2 invalid input; 3 the API server cannot be read."
+(unless --ignore-unknown); 2 invalid input, or no cluster of that name; 3 the API server cannot be read."
 )]
 pub(crate) struct Args {
     /// The HostedCluster [default: all]
@@ -61,22 +62,6 @@ pub(crate) struct Args {
     output: ForecastFormat,
 }
 
-/// How long what is written to a vault takes to be in use.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Rotation")]
-struct ReachArgs {
-    /// The poll interval of the nodes
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = duration)]
-    rotation_poll_interval: Duration,
-    /// The nodes run the Secrets Store CSI driver and not lanyard's: consumers notice a rotation
-    /// at their own timer of six hours only
-    #[arg(long)]
-    secrets_store_driver: bool,
-    /// How long after `renew_after` a rotator that does its work may take to write
-    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
-    patience: Duration,
-}
-
 /// The form of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum ForecastFormat {
@@ -88,17 +73,6 @@ enum ForecastFormat {
     Yaml,
     /// A calendar to subscribe to (iCalendar, RFC 5545).
     Ics,
-}
-
-impl ReachArgs {
-    fn policy(&self) -> Policy {
-        let reach = if self.secrets_store_driver {
-            Reach::of_secrets_store_driver
-        } else {
-            Reach::of_node_plugin
-        };
-        Policy { reach: reach(self.rotation_poll_interval), patience: self.patience }
-    }
 }
 
 /// Prints the forecast.
@@ -126,12 +100,7 @@ async fn load(
     let Some(path) = &args.input else {
         return args.kubectl.fetch_identities(environment, args.name.as_deref()).await;
     };
-    let mut clusters = input::load(path)?;
-    let is_wanted = |it: &HostedClusterIdentities| {
-        args.name.is_none() || it.metadata.name.as_deref() == args.name.as_deref()
-    };
-    clusters.retain(is_wanted);
-    Ok(clusters)
+    of_name(input::load(path)?, args.name.as_deref())
 }
 
 fn exit(entries: &[Entry], within: Option<Duration>, ignore_unknown: bool) -> Exit {
@@ -139,31 +108,4 @@ fn exit(entries: &[Entry], within: Option<Duration>, ignore_unknown: bool) -> Ex
     let needs_somebody =
         |entry: &Entry| entry.ends_within(within) || (entry.is_unknown() && !ignore_unknown);
     if entries.iter().any(needs_somebody) { Exit::Failed } else { Exit::Good }
-}
-
-/// A time in weeks, days and smaller units; a day has 24 hours.
-fn duration(text: &str) -> Result<Duration, String> {
-    let refused = "give a duration such as 90s, 36h, 14d or 1w 2d";
-    let span: Span = text.parse().map_err(|_source: jiff::Error| refused.to_owned())?;
-    let duration = span.to_duration(SpanRelativeTo::days_are_24_hours());
-    let duration = duration.ok().and_then(|duration| Duration::try_from(duration).ok());
-    duration.ok_or_else(|| refused.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_read_in_the_units_in_which_people_think_of_certificates() {
-        for (text, hours) in
-            [("14d", 14 * 24), ("1w 2d", 9 * 24), ("36h", 36), ("1h", 1), ("P7D", 7 * 24)]
-        {
-            assert_eq!(duration(text), Ok(Duration::from_hours(hours)), "{text}");
-        }
-        assert_eq!(duration("1h30m"), Ok(Duration::from_mins(90)));
-        for text in ["", "14", "-1d", "soon", "1month", "1y"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
 }

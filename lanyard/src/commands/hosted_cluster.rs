@@ -4,7 +4,9 @@ use std::io::Read;
 use std::path::Path;
 
 use lanyard_api::HostedCluster;
-use lanyard_desired::{Problem, Problems, ValidateError, ValidatedHostedCluster, validate};
+use lanyard_desired::{
+    ParseHostedClusterError, Problem, Problems, ValidatedHostedCluster, parse_hosted_cluster,
+};
 
 use crate::exit::CommandError;
 use crate::output;
@@ -24,21 +26,14 @@ pub(crate) fn load_with_wire(
     file: Option<&Path>,
 ) -> Result<(HostedCluster, ValidatedHostedCluster), CommandError> {
     let (name, text) = read(file)?;
-    let wire = HostedCluster::parse_yaml(&text).map_err(|error| {
-        let refused = CommandError::invalid(format!("{name} cannot be read")).because(&error);
-        match error.hint() {
-            Some(hint) => refused.hint(hint),
-            None => refused,
-        }
-    })?;
-    match validate(&wire) {
-        Ok(validated) => {
-            for lint in &validated.lints {
+    match parse_hosted_cluster(&text) {
+        Ok(parsed) => {
+            for lint in &parsed.lints {
                 output::note(&line(lint));
             }
-            Ok((wire, validated.hosted_cluster))
+            Ok((parsed.wire, parsed.hosted_cluster))
         }
-        Err(ValidateError::Invalid(problems)) => {
+        Err(ParseHostedClusterError::Invalid(problems)) => {
             Err(CommandError::invalid(listing(&name, &problems))
                 .hint("correct every field above; `lint` lines do not stop the work"))
         }
@@ -85,4 +80,23 @@ pub(crate) fn problem_lines(problems: &Problems) -> String {
 pub(crate) fn line(problem: &Problem) -> String {
     let hint = problem.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
     format!("{}: {problem}{hint}", problem.severity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_without_quotes_is_told_by_the_command_as_by_the_api_server() {
+        let quoted =
+            EXAMPLE.replace("keyVersion: 4f9d2c7b1e8a46f0b35d9c6e7a1f2084", "keyVersion: 7");
+        assert_ne!(quoted, EXAMPLE);
+        let parsed = parse_hosted_cluster(&quoted).unwrap();
+        let lints: Vec<_> = parsed.lints.iter().map(line).collect();
+        assert!(lints.iter().any(|it| it.contains("`7` has no quotes")), "{lints:?}");
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        std::io::Write::write_all(&mut file, quoted.as_bytes()).unwrap();
+        let (wire, cluster) = load_with_wire(Some(file.path())).unwrap();
+        assert_eq!((wire, cluster), (parsed.wire, parsed.hosted_cluster));
+    }
 }

@@ -47,7 +47,7 @@ impl KubectlArgs {
             None => Api::namespaced(client, &namespace),
         };
         let mut everything = list(&api, &identities).await.map_err(|error| explain(&error))?;
-        everything.retain(|it| name.is_none_or(|name| it.metadata.name.as_deref() == Some(name)));
+        everything = of_name(everything, name)?;
         everything.sort_by(|one, other| place(one).cmp(&place(other)));
         Ok(everything)
     }
@@ -87,6 +87,23 @@ impl KubectlArgs {
     fn files(&self, environment: &Environment) -> Vec<PathBuf> {
         self.kubeconfig.clone().map_or_else(|| environment.kubeconfigs.clone(), |file| vec![file])
     }
+}
+
+/// The one of that name in each namespace, or all where none is given. A name that nobody has is a slip,
+/// and must not pass for a cluster that is well.
+pub(crate) fn of_name(
+    mut found: Vec<HostedClusterIdentities>,
+    name: Option<&str>,
+) -> Result<Vec<HostedClusterIdentities>, CommandError> {
+    let Some(name) = name else { return Ok(found) };
+    found.retain(|it| it.metadata.name.as_deref() == Some(name));
+    if found.is_empty() {
+        return Err(CommandError::invalid(format!(
+            "there are no HostedClusterIdentities `{name}` here"
+        ))
+        .hint("leave the name out to see all, and give the namespace with -n, or -A for all"));
+    }
+    Ok(found)
 }
 
 fn place(it: &HostedClusterIdentities) -> (Option<&str>, Option<&str>) {

@@ -13,7 +13,8 @@ use lanyard_desired::{
 use lanyard_vocabulary::ClientId;
 
 use super::go_values::GoBool;
-use super::hosted_cluster::{self, problem_lines};
+use super::hosted_cluster;
+use super::workloads::WorkloadArgs;
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output;
 
@@ -34,9 +35,8 @@ pub(crate) struct Args {
     /// The managed identity of the management cluster's nodes that reads the vault
     #[arg(long, env = "ARO_HCP_KEY_VAULT_USER_CLIENT_ID", value_name = "CLIENT-ID")]
     vault_reader: Option<ClientId>,
-    /// How the components run, as for `lanyard operator` [default: a canary for each]
-    #[arg(long, value_name = "FILE")]
-    templates: Option<PathBuf>,
+    #[command(flatten)]
+    workloads: WorkloadArgs,
     /// Whether mounted volumes follow the vault, as for `lanyard operator`
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     rotation: GoBool,
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "UID")]
     owner_uid: Option<String>,
     /// Print patches with volumes, mounts and variables instead, for deployments that others make
-    #[arg(long, conflicts_with_all = ["templates", "owner_uid", "private_router"])]
+    #[arg(long, conflicts_with_all = ["WorkloadArgs", "owner_uid", "private_router"])]
     patches: bool,
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> CommandResult {
         let names = Names { vault_reader: args.vault_reader, ..Names::default() };
         render_patches(&desired(&cluster, &names))
     } else {
-        let templates = read_templates(args.templates.as_deref())?;
+        let templates = args.workloads.load()?;
         for lint in &templates.lint_vault_reader(args.vault_reader) {
             output::note(&hosted_cluster::line(lint));
         }
@@ -107,21 +107,6 @@ fn inputs<'a>(
         refresh: if args.rotation.0 { VolumeRefresh::Polled } else { VolumeRefresh::AtMount },
         private_router: args.private_router,
     }
-}
-
-fn read_templates(file: Option<&Path>) -> Result<WorkloadTemplates, CommandError> {
-    let Some(path) = file else { return Ok(WorkloadTemplates::default()) };
-    let name = path.display();
-    let text = fs::read_to_string(path).map_err(|error| {
-        CommandError::invalid(format!("the templates in {name} cannot be read"))
-            .because(&error)
-            .hint("give a file with --templates, or leave it out for canaries")
-    })?;
-    WorkloadTemplates::parse(&text).map_err(|problems| {
-        let lines = problem_lines(&problems);
-        CommandError::invalid(format!("the templates in {name} cannot be used\n\n{lines}"))
-            .hint("correct every field above")
-    })
 }
 
 fn write(directory: &Path, files: &[RenderedFile]) -> Result<(), CommandError> {

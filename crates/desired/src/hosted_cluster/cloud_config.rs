@@ -17,7 +17,6 @@ use serde::Serialize;
 use super::names::{Names, metadata};
 use super::{HealthProbe, ValidatedHostedCluster};
 use crate::hash::escape_html;
-use crate::problem::Problems;
 
 /// The key of the configuration in Secrets and `ConfigMap`s.
 pub const CLOUD_CONF: &str = "cloud.conf";
@@ -150,35 +149,6 @@ pub(super) fn worker_cloud_config(cluster: &ValidatedHostedCluster, names: &Name
         data: Some(BTreeMap::from([(CLOUD_CONF.to_owned(), text)])),
         ..ConfigMap::default()
     }
-}
-
-/// Looks at a cloud configuration that somebody else wrote.
-///
-/// Documentation shows a mixture that no operator writes: a credential file together with the
-/// managed identity extension. It is understood as the file; the cloud
-/// provider's own code looks at the extension first.
-pub fn lint_cloud_config(text: &str) -> Problems {
-    let mut problems = Problems::default();
-    let config: serde_json::Map<String, serde_json::Value> = match serde_json::from_str(text) {
-        Ok(config) => config,
-        Err(error) => {
-            let hint = "the configuration is a JSON object";
-            problems.error_with_hint(CLOUD_CONF, format!("it is not JSON: {error}"), hint);
-            return problems;
-        }
-    };
-    let path = config.get(IDENTITY_PATH).and_then(serde_json::Value::as_str).unwrap_or_default();
-    let extension = "useManagedIdentityExtension";
-    if !path.is_empty() && config.get(extension) == Some(&serde_json::Value::Bool(true)) {
-        problems.lint(
-            extension,
-            format!(
-                "it is true although `{IDENTITY_PATH}` names a file: a component would take the identity of its node and never read the file, which is what is meant"
-            ),
-            format!("set `{extension}` to false wherever `{IDENTITY_PATH}` is set"),
-        );
-    }
-    problems
 }
 
 fn provider_config(cluster: &ValidatedHostedCluster, reader: Reader, path: &str) -> String {

@@ -109,6 +109,17 @@ fn managed_cluster(wire: &HostedCluster) -> Result<Validated, Problems> {
     Ok(Validated { hosted_cluster, lints: checker.problems })
 }
 
+/// A hosted cluster that was read and can be used.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ParsedHostedCluster {
+    /// As it came, with fields that nobody here knows.
+    pub wire: HostedCluster,
+    /// The cluster.
+    pub hosted_cluster: ValidatedHostedCluster,
+    /// Lints only.
+    pub lints: Problems,
+}
+
 /// Why a text is no hosted cluster that could be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -140,7 +151,7 @@ impl ParseHostedClusterError {
 ///
 /// # Errors
 /// When the text cannot be read, and when the cluster breaks rules.
-pub fn parse_hosted_cluster(text: &str) -> Result<Validated, ParseHostedClusterError> {
+pub fn parse_hosted_cluster(text: &str) -> Result<ParsedHostedCluster, ParseHostedClusterError> {
     let wire = HostedCluster::parse_yaml(text)?;
     let mut unquoted = Problems::default();
     for found in HostedCluster::unquoted_texts(text)? {
@@ -153,7 +164,7 @@ pub fn parse_hosted_cluster(text: &str) -> Result<Validated, ParseHostedClusterE
     match validate(&wire) {
         Ok(validated) => {
             let lints = unquoted.into_iter().chain(validated.lints).collect();
-            Ok(Validated { lints, ..validated })
+            Ok(ParsedHostedCluster { wire, hosted_cluster: validated.hosted_cluster, lints })
         }
         Err(ValidateError::OtherKind(kind)) => Err(ParseHostedClusterError::OtherKind(kind)),
         Err(ValidateError::Invalid(problems)) => {

@@ -1,7 +1,8 @@
+use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fixture::{CONTROL_PLANE, KMS, changed, inputs, names, valid};
+use crate::fixture::{CONTROL_PLANE, KMS, changed, inputs, valid};
 use crate::objects::{Inputs, OwnedKind, desired_objects};
 use crate::templates::WorkloadTemplates;
 
@@ -68,36 +69,4 @@ fn everything_that_a_class_says_starts_its_consumers_anew_where_volumes_stay_as_
     let expected = ["azure-disk-csi-driver-controller"];
     assert_eq!(rolled(&changes, false, VolumeRefresh::AtMount), expected);
     assert_eq!(rolled(&[], true, VolumeRefresh::AtMount).len(), 9);
-}
-
-#[test]
-fn the_table_says_what_the_pods_do() {
-    let before = valid(&changed(&[]));
-    let reader = names().vault_reader;
-    let cases = [
-        (identity(Component::Kms, "credentialsSecretName", "another"), ClassChange::SecretName),
-        (identity(Component::Kms, "objectEncoding", "hex"), ClassChange::Encoding),
-    ];
-    for (changes, change) in cases {
-        let after = valid(&changed(&changes));
-        for refresh in [VolumeRefresh::Polled, VolumeRefresh::AtMount] {
-            let found = reactions((&before, reader), (&after, reader), refresh);
-            assert_eq!(found.len(), 2, "both consumers of the key's identity");
-            for reaction in &found {
-                assert_eq!(reaction.changes, [change].into());
-                assert_eq!(reaction.reaction, change.reaction(refresh));
-            }
-            let rolls = found.iter().any(|reaction| reaction.reaction == Reaction::Roll);
-            let rolled = rolled(&changes, false, refresh);
-            assert_eq!(
-                rolled.contains(&"kube-apiserver".to_owned()),
-                rolls,
-                "{change:?} {refresh:?}"
-            );
-        }
-    }
-    let all = reactions((&before, reader), (&before, None), VolumeRefresh::Polled);
-    assert_eq!(all.len(), 10);
-    assert!(all.iter().all(|reaction| reaction.reaction == Reaction::Reload));
-    assert_eq!(reactions((&before, reader), (&before, reader), VolumeRefresh::AtMount), []);
 }

@@ -13,9 +13,14 @@ use serde_json::{Map, Value};
 
 use super::claims::{Claims, claims, known_deployments};
 use super::{CanaryTemplate, WorkloadTemplates};
+use crate::hosted_cluster::encryption_config::KeyPart;
 use crate::problem::Problems;
 
-pub(super) fn templates(text: &str) -> Result<WorkloadTemplates, Problems> {
+/// The templates of a text, with these fields of `canary` in the place of its own.
+pub(super) fn templates(
+    text: &str,
+    canary: Map<String, Value>,
+) -> Result<WorkloadTemplates, Problems> {
     let mut problems = Problems::default();
     let value: Value = match serde_saphyr::from_str(text) {
         Ok(value) => value,
@@ -25,14 +30,35 @@ pub(super) fn templates(text: &str) -> Result<WorkloadTemplates, Problems> {
         }
     };
     let templates = match value {
-        Value::Null => WorkloadTemplates::default(),
-        Value::Object(map) => whole(map, &mut problems),
+        Value::Null => whole(over(Map::new(), canary), &mut problems),
+        Value::Object(map) => whole(over(map, canary), &mut problems),
         _ => {
             problems.error_with_hint("", "the templates are not an object", SHAPE);
             return Err(problems);
         }
     };
     if problems.has_errors() { Err(problems) } else { Ok(templates) }
+}
+
+/// Fields of `canary` win over those of the map; of calls each by itself does.
+fn over(mut map: Map<String, Value>, mut canary: Map<String, Value>) -> Map<String, Value> {
+    if canary.is_empty() {
+        return map;
+    }
+    let known = map.entry("canary").or_insert(Value::Null);
+    if known.is_null() {
+        *known = Value::Object(Map::new());
+    }
+    // What is no object is told where it is read.
+    let Value::Object(known) = known else { return map };
+    if let (Some(Value::Object(old)), Some(Value::Object(new))) =
+        (known.get_mut("calls"), canary.get_mut("calls"))
+    {
+        old.append(new);
+        canary.remove("calls");
+    }
+    known.append(&mut canary);
+    map
 }
 
 const SHAPE: &str = "write an object with `canary`, `deployments`, `without` and `podSecurity`";
@@ -161,6 +187,20 @@ fn check_canary(reader: &mut Reader<'_>, canary: &CanaryTemplate) {
     if canary.metrics_port == 0 || canary.metrics_port.checked_add(places).is_none() {
         let message = format!("{} leaves no port for every component", canary.metrics_port);
         reader.error("metricsPort", message, "choose a port between 1024 and 65000");
+    }
+    let last = if canary.host_network { places.saturating_sub(1) } else { 0 };
+    let taken = canary.metrics_port..=canary.metrics_port.saturating_add(last);
+    let mut ports = [KeyPart::Active, KeyPart::Backup]
+        .into_iter()
+        .flat_map(|part| [part.health_port(), part.metrics_port()]);
+    if let Some(port) = ports.find(|port| taken.contains(port)) {
+        let message =
+            format!("a plugin of a key has port {port} beside the canary of the API server");
+        reader.error(
+            "metricsPort",
+            message,
+            "choose one from which 9 ports are free, such as 9464",
+        );
     }
 }
 

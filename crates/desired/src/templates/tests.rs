@@ -223,3 +223,44 @@ fn without_an_identity_that_reads_the_vault_the_components_that_want_it_are_name
     assert_eq!(templates.lint_vault_reader(Some(reader)), Problems::default());
     assert_eq!(WorkloadTemplates::default().lint_vault_reader(None), Problems::default());
 }
+
+#[test]
+fn flags_win_over_the_file_and_are_held_to_the_same_rules() {
+    let over = |text: &str, canary: Value| {
+        let Value::Object(canary) = canary else { panic!("{canary} is no object") };
+        WorkloadTemplates::parse_over(text, canary)
+    };
+    let text = "canary: {image: a, replicas: 2, calls: {disk: '', file: ''}}";
+    let call = "GET https://management.azure.com/x?api-version=1";
+    let flags = json!({"image": "b", "calls": {"disk": call}});
+    let canary = over(text, flags.clone()).unwrap().canary;
+    assert_eq!((canary.image.as_str(), canary.replicas, canary.calls.len()), ("b", 2, 2));
+    assert_eq!(canary.calls[&Component::Disk], call);
+    for text in ["", "canary:", "without: [capi-provider]"] {
+        assert_eq!(over(text, flags.clone()).unwrap().canary.image, "b", "{text}");
+    }
+    assert!(over("canary: 3", flags).is_err());
+    for (flags, field) in [
+        (json!({"metricsPort": 0}), "canary.metricsPort"),
+        (json!({"image": ""}), "canary.image"),
+        (json!({"calls": {"disk": "foo"}}), "canary.calls.disk"),
+        (json!({"hostNetwork": true, "metricsPort": 65535}), "canary.metricsPort"),
+    ] {
+        let problems = over("", flags).unwrap_err();
+        let fields: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
+        assert_eq!(fields, [field]);
+    }
+}
+
+#[test]
+fn no_port_of_a_canary_is_that_of_a_plugin_beside_it() {
+    let is_good = |port: u16, host_network: bool| {
+        let text = format!("canary: {{metricsPort: {port}, hostNetwork: {host_network}}}");
+        WorkloadTemplates::parse(&text).is_ok()
+    };
+    for port in [8787, 8788, 8095, 8096] {
+        assert!(!is_good(port, false) && !is_good(port, true), "{port}");
+        assert!(is_good(port - 8, false) && !is_good(port - 8, true), "{port}");
+    }
+    assert!(is_good(8097, true) && is_good(8078, true) && is_good(9464, true));
+}

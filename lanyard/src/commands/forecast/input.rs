@@ -54,8 +54,11 @@ fn objects(place: String, document: Value) -> Vec<(String, Value)> {
     let is_list = kind_of(&document).is_some_and(|kind| kind.ends_with("List"));
     match document {
         Value::Object(mut list) if is_list => {
-            let items = list.remove("items").unwrap_or_default();
-            let items = if let Value::Array(items) = items { items } else { Vec::new() };
+            let items = match list.remove("items") {
+                Some(Value::Array(items)) => items,
+                // What is no list is one object that is told.
+                other => return vec![(format!("{place}, items"), other.unwrap_or_default())],
+            };
             let placed = items.into_iter().enumerate();
             placed.map(|(index, item)| (format!("{place}, items[{index}]"), item)).collect()
         }
@@ -114,6 +117,10 @@ mod tests {
         );
         let problems = read(&text).unwrap_err();
         assert_eq!(problems.len(), 3, "{problems:?}");
+        for list in ["{kind: List}", "{kind: List, items: null}", "{kind: List, items: {}}"] {
+            let problems = read(list).unwrap_err();
+            assert!(problems[0].starts_with("document 1, items: there is no kind"), "{problems:?}");
+        }
         assert_eq!(
             problems[0],
             "document 2, items[0]: kind is `Pod`, not `HostedClusterIdentities`"

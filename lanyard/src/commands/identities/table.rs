@@ -45,7 +45,7 @@ fn told(row: &Row<'_>) -> String {
 }
 
 fn cells(row: &Row<'_>) -> [String; 8] {
-    let identity = row.identity;
+    let identity = &row.identity;
     [
         row.namespace.to_owned(),
         row.hosted_cluster.to_owned(),
@@ -98,7 +98,10 @@ mod tests {
             since: Some("2026-11-21T10:00:00Z".parse().unwrap()),
             ..IdentityStatus::default()
         };
-        let row = |identity| Row { namespace: "clusters", hosted_cluster: "harbour", identity };
+        let row = |identity| {
+            let identity = std::borrow::Cow::Borrowed(identity);
+            Row { namespace: "clusters", hosted_cluster: "harbour", identity }
+        };
         insta::assert_snapshot!(render(&[row(&good), row(&bad)]));
     }
 }

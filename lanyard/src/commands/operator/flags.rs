@@ -1,13 +1,14 @@
 //! The flags of the operator.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::ValueEnum;
 use lanyard_telemetry::ListenAddress;
-use lanyard_vocabulary::{ClientId, Component};
+use lanyard_vocabulary::ClientId;
 
 use crate::commands::go_values::{GoBool, GoDuration};
+use crate::commands::reach::ReachArgs;
+use crate::commands::workloads::WorkloadArgs;
 
 /// Everything that `lanyard operator` can be told.
 #[derive(Debug, clap::Args)]
@@ -26,6 +27,8 @@ pub(super) struct OperatorArgs {
     pub(super) workers: u16,
     #[command(flatten)]
     pub(super) cluster: ManagementClusterArgs,
+    #[command(flatten)]
+    pub(super) reach: ReachArgs,
     #[command(flatten)]
     pub(super) workloads: WorkloadArgs,
     #[command(flatten)]
@@ -65,49 +68,6 @@ pub(super) struct ManagementClusterArgs {
     /// are started anew when a credential takes another way
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_name = "BOOL")]
     pub(super) rotation: GoBool,
-}
-
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Workloads")]
-pub(super) struct WorkloadArgs {
-    /// How the components run, as a YAML file; without it each is a canary
-    #[arg(long, value_name = "FILE")]
-    pub(super) templates: Option<PathBuf>,
-    /// The image of the canaries; wins over the file, as the other flags of canaries do
-    #[arg(long, value_name = "IMAGE")]
-    pub(super) canary_image: Option<String>,
-    /// What the canary of a component calls, such as `disk=GET https://…`; nothing after the `=` is
-    /// no call; may be given for each component
-    #[arg(long, value_name = "COMPONENT=CALL")]
-    pub(super) canary_call: Vec<CanaryCall>,
-    /// The port of the canaries' pages; in the network of the node each component has its own,
-    /// counted from here
-    #[arg(long, value_name = "PORT")]
-    pub(super) canary_metrics_port: Option<u16>,
-    /// Whether canaries are in the network of their node
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
-    pub(super) canary_host_network: Option<GoBool>,
-}
-
-/// What the canary of a component calls.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CanaryCall {
-    pub(super) component: Component,
-    pub(super) call: String,
-}
-
-impl FromStr for CanaryCall {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (component, call) = text.split_once('=').ok_or("give COMPONENT=CALL")?;
-        let component: Component = component.parse().map_err(told)?;
-        Ok(Self { component, call: call.to_owned() })
-    }
-}
-
-fn told(error: impl std::error::Error) -> String {
-    error.to_string()
 }
 
 #[derive(Debug, clap::Args)]

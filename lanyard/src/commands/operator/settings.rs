@@ -1,20 +1,17 @@
 //! From flags to settings. What is wrong with them is told at once.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lanyard_desired::forecast::Policy;
 use lanyard_desired::objects::VolumeRefresh;
-use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::{LeaseSettings, OperatorSettings, Role};
 
-use super::flags::{OperatorArgs, ReplicaArgs, RoleName, WorkloadArgs};
+use super::flags::{OperatorArgs, ReplicaArgs, RoleName};
 use crate::exit::CommandError;
 
 /// The settings of these flags; `chance` tells this process from all others of its name.
 pub(super) fn resolve(args: &OperatorArgs, chance: u32) -> Result<OperatorSettings, CommandError> {
-    let templates = templates(&args.workloads)?;
+    let templates = args.workloads.load()?;
     Ok(OperatorSettings {
         role: match args.role {
             RoleName::All => Role::All,
@@ -30,7 +27,7 @@ pub(super) fn resolve(args: &OperatorArgs, chance: u32) -> Result<OperatorSettin
         } else {
             VolumeRefresh::AtMount
         },
-        policy: Policy::default(),
+        policy: args.reach.policy(),
         instance: args.replicas.pod_name.clone(),
     })
 }
@@ -84,35 +81,6 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(named)
         && !text.starts_with('-')
         && !text.ends_with('-')
-}
-
-fn templates(args: &WorkloadArgs) -> Result<WorkloadTemplates, CommandError> {
-    let mut templates = match &args.templates {
-        Some(path) => load(path)?,
-        None => WorkloadTemplates::default(),
-    };
-    let canary = &mut templates.canary;
-    if let Some(image) = &args.canary_image {
-        canary.image.clone_from(image);
-    }
-    for call in &args.canary_call {
-        canary.calls.insert(call.component, call.call.clone());
-    }
-    canary.metrics_port = args.canary_metrics_port.unwrap_or(canary.metrics_port);
-    canary.host_network = args.canary_host_network.map_or(canary.host_network, |it| it.0);
-    Ok(templates)
-}
-
-fn load(path: &Path) -> Result<WorkloadTemplates, CommandError> {
-    let named = || format!("--templates: {} cannot be used", path.display());
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| CommandError::invalid(named()).because(&error))?;
-    WorkloadTemplates::parse(&text).map_err(|problems| {
-        let hints = problems.iter().filter_map(|problem| problem.hint.clone());
-        let hint = hints.collect::<Vec<_>>().join("; ");
-        let error = CommandError::invalid(named()).because(&problems);
-        if hint.is_empty() { error } else { error.hint(hint) }
-    })
 }
 
 /// Less leaves no room for a renewal that fails once.

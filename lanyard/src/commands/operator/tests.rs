@@ -1,4 +1,7 @@
+use std::time::Duration;
+
 use clap::Parser;
+use lanyard_desired::forecast::{Policy, Reach};
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_operator::Role;
 use lanyard_vocabulary::Component;
@@ -54,10 +57,36 @@ fn flags_win_over_templates() {
 }
 
 #[test]
+fn rotations_are_measured_by_what_the_nodes_do() {
+    let line = ["--leader-elect=false"];
+    assert_eq!(resolve(&args(&line), 1).unwrap().policy, Policy::default());
+    let hourly = ["--leader-elect=false", "--rotation-poll-interval=1h", "--patience=7d"];
+    let policy = resolve(&args(&hourly), 1).unwrap().policy;
+    assert_eq!(policy.reach, Reach::of_node_plugin(Duration::from_hours(1)));
+    assert_eq!(policy.patience, Duration::from_hours(7 * 24));
+    let driver = [&hourly[..2], &["--secrets-store-driver"]].concat();
+    let reach = resolve(&args(&driver), 1).unwrap().policy.reach;
+    assert_eq!(reach, Reach::of_secrets_store_driver(Duration::from_hours(1)));
+}
+
+#[test]
 fn every_problem_of_a_template_file_is_told() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "canary: {imag: x, replicas: many}").unwrap();
     let path = format!("--templates={}", file.path().display());
     let error = resolve(&args(&["--leader-elect=false", &path]), 1).unwrap_err().to_string();
     assert!(error.contains("imag") && error.contains("replicas"), "{error}");
+}
+
+#[test]
+fn flags_of_canaries_are_held_to_the_rules_of_the_file() {
+    for (flag, field) in [
+        ("--canary-metrics-port=0", "canary.metricsPort"),
+        ("--canary-metrics-port=8095", "canary.metricsPort"),
+        ("--canary-image=", "canary.image"),
+        ("--canary-call=disk=foo", "canary.calls.disk"),
+    ] {
+        let error = resolve(&args(&["--leader-elect=false", flag]), 1).unwrap_err().to_string();
+        assert!(error.contains(field), "{error}");
+    }
 }

@@ -6,8 +6,6 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::fixture::{AZURE, CONTROL_PLANE, KMS, changed, desired_of, names, valid};
-use crate::hosted_cluster::cloud_config::lint_cloud_config;
-use crate::problem::Severity;
 
 fn at(base: &str, rest: &str) -> String {
     format!("{base}/{rest}")
@@ -105,22 +103,6 @@ fn the_extension_is_off_wherever_there_is_a_path() {
         let path = value["aadMSIDataPlaneIdentityPath"].as_str().unwrap();
         assert_eq!(value["useManagedIdentityExtension"], path.is_empty(), "{text}");
     }
-}
-
-#[test]
-fn the_documented_mixture_is_understood_and_linted() {
-    let mixture = r#"{"useManagedIdentityExtension": true, "aadMSIDataPlaneIdentityPath": "/f"}"#;
-    let fields = |text: &str| -> Vec<_> {
-        lint_cloud_config(text)
-            .into_iter()
-            .map(|problem| (problem.field, problem.severity))
-            .collect()
-    };
-    assert_eq!(fields(mixture), [("useManagedIdentityExtension".to_owned(), Severity::Lint)]);
-    assert_eq!(fields("[]"), [("cloud.conf".to_owned(), Severity::Error)]);
-    let desired = desired_of(&changed(&[]));
-    assert_eq!(fields(secret(&desired, "azure-cloud-config")), []);
-    assert_eq!(fields(&desired.config_maps[0].data.as_ref().unwrap()[CLOUD_CONF]), []);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use lanyard_api::hosted_cluster::{AzureKms, AzurePlatform, AzurePrivate, HostedC
 
 use super::checker::Checker;
 use super::schema::resource_group_of;
-use super::{AUTHENTICATION, AZURE, path};
+use super::{AZURE, path};
 use crate::problem::Problems;
 
 const KMS: &str = "spec.secretEncryption.kms.azure";
@@ -88,16 +88,6 @@ fn platform(checker: &mut Checker, old: &AzurePlatform, new: &AzurePlatform) {
         checker.rule(&path(field), is_same(old.as_ref(), new.as_ref()), message);
     }
     topology(checker, old, new);
-    let kind = |azure: &AzurePlatform| {
-        azure.authentication.as_ref().and_then(|config| config.authentication_type.clone())
-    };
-    if kind(old) != kind(new) {
-        checker.problems.lint(
-            format!("{AUTHENTICATION}.azureAuthenticationConfigType"),
-            "the API lets the kind of identities change, and a running cluster does not survive it",
-            "make a new cluster for the other kind",
-        );
-    }
 }
 
 fn topology(checker: &mut Checker, old: &AzurePlatform, new: &AzurePlatform) {
