@@ -220,13 +220,14 @@ impl Plugin {
         };
         let left = left.saturating_sub(clock.monotonic().saturating_sub(began));
         let limit = retry::try_limit(left);
-        let result = match token {
-            Err(error) => Err(error),
-            Ok(()) => tokio::select! {
+        let result = if let Err(error) = token {
+            Err(error)
+        } else {
+            tokio::select! {
                 biased;
                 result = vault.operate(operation, algorithm, value) => result,
                 () = clock.sleep(limit) => Err(VaultError::TimedOut { after: limit }),
-            },
+            }
         };
         let counted = match operation {
             KeyOperation::Encrypt => Counted::Encrypt,

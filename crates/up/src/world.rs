@@ -57,7 +57,7 @@ pub fn world_plan(
         kms_key: cluster.encryption.as_ref().map(|encryption| KmsKeyPlan {
             vault: encryption.active_key.vault.clone(),
             name: encryption.active_key.name.clone(),
-            version: Some(encryption.active_key.version.clone()),
+            version: Some(encryption.active_key.version.to_string()),
         }),
         vault_reader_client_id: vault_reader.unwrap_or_else(|| DEFAULT_VAULT_READER.into()),
         identities,

@@ -47,7 +47,7 @@ pub(super) fn prepare_kms(
     let key = kms::Key {
         vault: key.vault.to_string(),
         name: key.name.to_string(),
-        version: key.version.clone(),
+        version: key.version.to_string(),
     };
     let secret_name = identity.secret_name.to_string();
     let program = |name| tools.path(name).map(Path::to_path_buf);
