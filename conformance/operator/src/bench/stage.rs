@@ -16,7 +16,6 @@ use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::{Operator, OperatorSettings, Role};
 use lanyard_telemetry::Readiness;
-use lanyard_vocabulary::Hop;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -181,7 +180,6 @@ pub(super) async fn rehearse(ground: &Ground, quiet: Duration) -> Result<Script,
         managed_service: None,
         templates: Arc::new(WorkloadTemplates::default()),
         refresh: VolumeRefresh::Polled,
-        proves: Hop::Granted,
         policy: Policy::default(),
         instance: OPERATOR.to_owned(),
     };

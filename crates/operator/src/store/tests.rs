@@ -90,7 +90,7 @@ fn the_router_to_private_vaults_is_the_service_of_its_name_while_it_has_an_addre
     let mut see = |name: &str, address: &str| {
         let mut service = object("v1", "Service", "clusters-harbour", name);
         service.data = json!({"spec": {"clusterIP": address}});
-        stores.see(ROUTERS, Seen::There(Box::new(service)), &mut telling).len()
+        stores.see(ROUTERS, Seen::There(Box::new(service)), &mut telling, Duration::ZERO).len()
     };
     let known = || stores.private_router("clusters-harbour").map(|address| address.to_string());
 

@@ -230,7 +230,8 @@ impl KubernetesRoad {
         let board = Board::watch(&api, rooms, &mut self.watches);
         self.begin_node(&clock).await?;
         let transport = self.azure.transport_with(CanaryParts::RETRY)?;
-        let options = self.azure.token_options(Some(transport.unpaced()));
+        let mut options = self.azure.token_options(Some(transport.unpaced()));
+        options.retry = Some(CanaryParts::token_retry());
         let pods = Pods::new(PodsParts {
             api,
             canary_api: self.server.connect(CANARY, &clock).await?,
@@ -289,7 +290,6 @@ impl KubernetesRoad {
             managed_service: None,
             templates: Arc::new(templates),
             refresh: VolumeRefresh::Polled,
-            proves: Hop::Granted,
             policy: Policy::default(),
             instance: self.site.node(),
         };
