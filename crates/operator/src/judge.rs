@@ -138,7 +138,6 @@ mod tests {
     use kube::api::DynamicObject;
     use lanyard_desired::forecast::Policy;
     use lanyard_desired::objects::{Owner, VolumeRefresh};
-    use lanyard_vocabulary::Hop;
     use serde_json::json;
 
     use super::*;
@@ -165,6 +164,7 @@ mod tests {
             owner: Owner::NotYet,
             pods: Vec::new(),
             volumes: Vec::new(),
+            private_router: None,
             classes: None,
             unusable: Vec::new(),
             previous: None,
@@ -181,7 +181,6 @@ mod tests {
             managed_service: None,
             templates: Arc::default(),
             refresh: VolumeRefresh::default(),
-            proves: Hop::Granted,
             policy: Policy::default(),
             instance: "operator".to_owned(),
         }

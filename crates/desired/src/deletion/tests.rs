@@ -6,6 +6,8 @@ use crate::fixture::{changed, valid};
 use crate::forecast::Policy;
 use crate::problem::Problems;
 use crate::status::{Classes, Facts, ObservedPod, UNKNOWN};
+use crate::templates::WorkloadTemplates;
+use crate::workload::CanaryCalls;
 
 const GROUP: &str =
     "/subscriptions/0f2d1c9e-6b47-4e0a-9d53-7c1f6a2b8e40/resourceGroups/harbour-harbour-7kq2m";
@@ -36,6 +38,7 @@ fn part_with(
 ) -> Parting {
     let cluster = valid(&changed(&[]));
     let (policy, lints) = (Policy::default(), Problems::default());
+    let templates = WorkloadTemplates::default();
     let observed = Observed {
         cluster: ClusterState::Valid(&cluster),
         generation: None,
@@ -43,7 +46,7 @@ fn part_with(
         classes: Classes::Unknown,
         pods,
         volumes: &[],
-        proves: Hop::Granted,
+        canaries: CanaryCalls { templates: &templates, private_router: None },
         policy: &policy,
         lints: &lints,
         is_ending: true,

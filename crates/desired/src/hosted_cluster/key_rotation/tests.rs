@@ -35,12 +35,13 @@ fn next(wire: &HostedCluster, has_rolled: bool) -> Option<Value> {
 /// The versions that write and read by a record.
 fn parts(wire: &HostedCluster) -> (String, Option<String>) {
     let encryption = with_key_roles(&valid(wire), wire).encryption.unwrap();
-    (encryption.active_key.version, encryption.backup_key.map(|key| key.version))
+    let version = |key: EncryptionKey| String::from(key.version);
+    (version(encryption.active_key), encryption.backup_key.map(version))
 }
 
 fn provider(wire: &HostedCluster, version: &str) -> String {
     let encryption = valid(wire).encryption.unwrap();
-    let key = EncryptionKey { version: version.to_owned(), ..encryption.active_key.clone() };
+    let key = EncryptionKey { version: version.parse().unwrap(), ..encryption.active_key.clone() };
     encryption.provider_name(&key)
 }
 
