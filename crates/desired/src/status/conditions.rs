@@ -244,7 +244,9 @@ fn advised(observed: &Observed<'_>) -> Said {
     if lines.is_empty() {
         return Said::well();
     }
-    Said::new(FALSE, "Linted", listing(lines.into_iter()))
+    // What to do stands at the end of a line, and there are few.
+    let lines: Vec<_> = lines.iter().map(|line| one_line(line, MOST_LINT)).collect();
+    Said::new(FALSE, "Linted", lines.join(" | "))
 }
 
 const ALL_IS_WELL: &str = "All is well";
@@ -253,4 +255,5 @@ const INVALID_CREDENTIALS: &str = "InvalidAzureCredentials";
 const AZURE_ERROR: &str = "AzureError";
 /// Nine lines and more of them fit into a message.
 const MOST_LINE: usize = 300;
+const MOST_LINT: usize = 800;
 const MOST_MESSAGE: usize = 4_000;

@@ -138,8 +138,11 @@ async fn rotation(world: World) -> Result<(), Failed> {
         Ok(state == "WritePromote" && providers.len() == 2 && providers[1] == first[0])
     })
     .await?;
-    let cluster = world.cluster().await?.to_string();
-    expect_same("what is to be done is told", cluster.contains("write all Secrets anew"), true)?;
+    eventually("what is to be done is told", async || {
+        let cluster = world.cluster().await?.to_string();
+        Ok(cluster.contains("write all Secrets anew") && cluster.contains("take `targetKey` away"))
+    })
+    .await?;
     running.end().await?;
     world.clear().await
 }
