@@ -72,6 +72,22 @@ pub enum Drift {
         /// What is shared with whom.
         message: String,
     },
+    /// A kind of the management cluster is refused: its objects are left out, or what is known of
+    /// them is old.
+    KindForbidden(LackingKind),
+    /// A kind is not served by the management cluster, and its objects are left out.
+    KindNotServed(LackingKind),
+}
+
+/// A kind that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LackingKind {
+    /// The kind, such as `SecretProviderClass`.
+    pub kind: String,
+    /// What was tried, and what came back.
+    pub message: String,
+    /// What to do next.
+    pub hint: &'static str,
 }
 
 /// A drift, and since when it is known.
@@ -116,6 +132,8 @@ pub struct Evidence<'a> {
     pub changed: &'a [ChangedObject],
     /// What [`lint_shared_credentials`](crate::lint_shared_credentials) found for this cluster.
     pub shared: &'a [Problem],
+    /// Kinds that cannot be used: each a [`Drift::KindForbidden`] or [`Drift::KindNotServed`].
+    pub lacking: &'a [Drift],
     /// How long a rotation may take to reach every pod.
     pub reach: Reach,
 }
@@ -148,6 +166,7 @@ pub fn find(evidence: &Evidence<'_>, memory: &Memory) -> (Vec<Finding>, Memory) 
         .chain(changed(evidence))
         .chain(mounts(evidence))
         .chain(shared(evidence))
+        .chain(evidence.lacking.iter().cloned())
         .collect();
     drifts.sort();
     drifts.dedup();
@@ -272,11 +291,15 @@ impl Drift {
             Self::StaleMount { .. } => "StaleMount",
             Self::OldCertificateInUse { .. } => "OldCertificateInUse",
             Self::SharedCredential { .. } => "SharedCredential",
+            Self::KindForbidden(_) => "KindForbidden",
+            Self::KindNotServed(_) => "KindNotServed",
         }
     }
 
     /// Every kind.
-    pub const KINDS: [&str; 5] = [
+    pub const KINDS: [&str; 7] = [
+        "KindForbidden",
+        "KindNotServed",
         "ObjectChanged",
         "OldCertificateInUse",
         "OtherObjectMounted",
@@ -292,6 +315,7 @@ impl Drift {
             | Self::StaleMount { component, pod, .. }
             | Self::OldCertificateInUse { component, pod, .. } => format!("{component} in {pod}"),
             Self::SharedCredential { field, .. } => field.clone(),
+            Self::KindForbidden(lacking) | Self::KindNotServed(lacking) => lacking.kind.clone(),
         }
     }
 
@@ -316,6 +340,7 @@ impl Drift {
                 "the process in pod `{pod}` uses the older certificate {thumbprint} for {component}, though version {mounted} is mounted"
             ),
             Self::SharedCredential { message, .. } => message.clone(),
+            Self::KindForbidden(lacking) | Self::KindNotServed(lacking) => lacking.message.clone(),
         }
     }
 
@@ -335,6 +360,7 @@ impl Drift {
                 "restart the pod: its process did not load the file again"
             }
             Self::SharedCredential { .. } => "give every cluster identities and secrets of its own",
+            Self::KindForbidden(lacking) | Self::KindNotServed(lacking) => lacking.hint,
         }
     }
 
@@ -343,7 +369,10 @@ impl Drift {
         match self {
             Self::StaleMount { .. } | Self::OtherObjectMounted { .. } => reach.longest(),
             Self::OldCertificateInUse { .. } => LOADING,
-            Self::ObjectChanged { .. } | Self::SharedCredential { .. } => Duration::ZERO,
+            Self::ObjectChanged { .. }
+            | Self::SharedCredential { .. }
+            | Self::KindForbidden(_)
+            | Self::KindNotServed(_) => Duration::ZERO,
         }
     }
 }

@@ -120,11 +120,14 @@ impl KubernetesApi {
                 }
             };
             failures += 1;
-            if failures >= patience.tries || !error.is_transient() {
+            let asked = error.retry_after();
+            // Nobody waits here for so long: the error says until when, and whoever asked comes then.
+            let is_long = asked.is_some_and(|asked| asked > LONGEST_PAUSE);
+            if failures >= patience.tries || !error.is_transient() || is_long {
                 return Err(error);
             }
             let pause = backoff(failures, FIRST_PAUSE, LONGEST_PAUSE, fastrand::f64());
-            let pause = error.retry_after().map_or(pause, |asked| asked.min(LONGEST_PAUSE));
+            let pause = asked.unwrap_or(pause);
             self.clock.sleep(pause).await;
         }
     }
@@ -209,6 +212,14 @@ pub enum ApiError {
         /// What it said.
         message: String,
     },
+    /// The namespace is being deleted, and takes nothing new.
+    #[error("could not {action}: {message}")]
+    NamespaceEnds {
+        /// What was tried.
+        action: String,
+        /// What it said.
+        message: String,
+    },
     /// The API was not reached, or the connection broke.
     #[error("could not {action}: {problem}")]
     Unreached {
@@ -260,6 +271,9 @@ impl ApiError {
                 "let one of the two write these fields: stop the other manager, or take what it set \
                  off its configuration"
             }
+            Self::NamespaceEnds { .. } => {
+                "wait until the namespace is gone; if it stays, see its status for what holds it"
+            }
             Self::Refused { .. } => "see the message, and the health of the Kubernetes API",
             Self::Unreached { .. } | Self::TimedOut { .. } => {
                 "see the address of the API server and the way to it"
@@ -272,7 +286,7 @@ impl ApiError {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Refused { status, .. } => matches!(status, 408 | 429 | 500..=599),
-            Self::Unreached { .. } | Self::TimedOut { .. } => true,
+            Self::NamespaceEnds { .. } | Self::Unreached { .. } | Self::TimedOut { .. } => true,
             Self::Conflict { .. } | Self::NotServed { .. } | Self::Unreadable { .. } => false,
         }
     }
@@ -333,6 +347,9 @@ impl ApiError {
         if !conflicts.is_empty() {
             return Self::Conflict { action, conflicts };
         }
+        if has_cause(status, "NamespaceTerminating") {
+            return Self::NamespaceEnds { action, message: status.message.clone() };
+        }
         let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         Self::Refused {
             action,
@@ -342,6 +359,11 @@ impl ApiError {
             retry_after: (seconds > 0).then(|| Duration::from_secs(seconds.into())),
         }
     }
+}
+
+fn has_cause(status: &kube::core::Status, reason: &str) -> bool {
+    let details = status.details.as_ref();
+    details.is_some_and(|details| details.causes.iter().any(|cause| cause.reason == reason))
 }
 
 /// The causes of a status that says that server-side apply met other managers.
@@ -450,6 +472,26 @@ mod tests {
              field manager `kubectl` holds .spec.paused, .spec.replicas"
         );
         assert!(!error.is_transient() && error.hint().contains("manager"));
+    }
+
+    #[test]
+    fn a_namespace_that_ends_is_no_right_that_is_missing() {
+        let details = serde_json::json!({"name": "x", "kind": "secrets", "causes": [{
+            "reason": "NamespaceTerminating",
+            "message": "namespace clusters-harbour is being terminated",
+            "field": "metadata.namespace",
+        }]});
+        let status = Status {
+            code: 403,
+            reason: "Forbidden".to_owned(),
+            message: "secrets \"x\" is forbidden: unable to create new content in namespace \
+                clusters-harbour because it is being terminated"
+                .to_owned(),
+            details: serde_json::from_value(details).unwrap(),
+            ..Status::default()
+        };
+        let error = ApiError::of(&kube::Error::Api(Box::new(status)), "apply Secret n/x");
+        assert!(error.is_transient() && error.hint().contains("gone"), "{error}");
     }
 
     #[test]

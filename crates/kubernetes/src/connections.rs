@@ -4,6 +4,8 @@
 //! few of its pods. With HTTP/1.1 each watch would hold a connection, and so would each of the calls
 //! at work, and a handshake costs an API server more than the answer.
 
+mod throttle;
+
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -122,6 +124,7 @@ fn client(config: &Config, pings: Pings) -> Result<Client, AccessError> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(refused)?)
         .layer(config.extra_headers_layer().map_err(refused)?)
+        .and_then(throttle::tell_retry_after)
         .map_err(BoxError::from)
         .service(client);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())

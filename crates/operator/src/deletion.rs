@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use lanyard_desired::deletion::Guests;
 use lanyard_desired::objects::{Owner, cluster_label, is_ours};
-use lanyard_desired::{Change, ObjectKey, ObservedObject, OwnedKind, Pruning, diff};
+use lanyard_desired::{Change, ObservedObject, OwnedKind, Pruning, diff};
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::Applier;
+use crate::claim::Marks;
 use crate::context::Context;
 use crate::error::ReconcileError;
 use crate::finalizer;
 use crate::guests::fetch_guests;
 use crate::judge::Judgement;
-use crate::observe::{Observed, control_plane_key};
+use crate::kinds::WatchedKind;
+use crate::observe::{Observed, control_plane_key, namespace_key};
 use crate::queue::Again;
 use crate::read::fetch_objects;
 use crate::status::{self, Heard};
@@ -85,9 +87,12 @@ async fn take_away(
     if !found.errors.is_empty() {
         return Err(ReconcileError::Calls(found.errors));
     }
-    let namespace =
-        ObjectKey { kind: OwnedKind::Namespace, namespace: None, name: observed.namespace.clone() };
-    for key in [control_plane_key(&observed.key, &observed.namespace), namespace] {
+    // A namespace that somebody made before may have more in it than ours.
+    let marks = context.stores.marks(&observed.namespace);
+    let is_created = marks.as_ref().is_some_and(Marks::is_created);
+    let control_plane = control_plane_key(&observed.key, &observed.namespace);
+    let namespace = is_created.then(|| namespace_key(&observed.namespace));
+    for key in [Some(control_plane), namespace].into_iter().flatten() {
         let Some(object) = known.observed.get(&key).filter(|it| is_of(it, observed, &label)) else {
             continue;
         };
@@ -98,6 +103,9 @@ async fn take_away(
             // The watch tells when it is gone.
             return Ok(Again::In(LOOK_AGAIN));
         }
+    }
+    if marks.is_some() && !is_created {
+        tracing::info!(cluster = %observed.key, namespace = observed.namespace, "the namespace stays");
     }
     finalizer::remove(context, observed, applier.fence).await?;
     Ok(Again::OnChange)
@@ -118,9 +126,9 @@ async fn guests(context: &Context, observed: &Observed) -> Result<Option<Guests>
 /// Why nobody knows whether what comes last is there: its kind was never listed. All else goes with
 /// the namespace.
 fn unlisted(observed: &Observed) -> Vec<ApiError> {
-    let last = [OwnedKind::HostedControlPlane, OwnedKind::Namespace];
-    let unusable = observed.unusable.iter().filter(|(kind, _)| last.contains(kind));
-    let errors = unusable.map(|(_, error)| error.clone());
+    let last = [OwnedKind::HostedControlPlane, OwnedKind::Namespace].map(WatchedKind::Owned);
+    let unlisted = observed.lacking.iter().filter(|it| it.is_left_out && last.contains(&it.kind));
+    let errors = unlisted.map(|it| it.error.clone());
     errors.filter(|error| !matches!(error, ApiError::NotServed { .. })).collect()
 }
 

@@ -105,6 +105,7 @@ pub(crate) const fn category_of(error: &ApiError) -> &'static str {
     match error {
         ApiError::Conflict { .. } => "conflict",
         ApiError::NotServed { .. } => "not-served",
+        ApiError::NamespaceEnds { .. } => "namespace-ends",
         ApiError::Unreached { .. } | ApiError::TimedOut { .. } => "unreached",
         ApiError::Refused { status: 401 | 403, .. } => "forbidden",
         ApiError::Refused { status: 409, .. } => "changed",

@@ -9,6 +9,7 @@ use lanyard_desired::{
 };
 use serde_json::Value;
 
+use crate::claim::{CONTROL_PLANE, Claim};
 use crate::finalizer;
 use crate::key::ClusterKey;
 use crate::observe::Observed;
@@ -81,6 +82,9 @@ pub(crate) fn judge(observed: &Observed, settings: &OperatorSettings) -> Judgeme
     if let Some(other) = observed.tenant.as_ref().filter(|tenant| **tenant != observed.key) {
         return taken(observed, other);
     }
+    if observed.claim == Claim::Foreign {
+        return foreign(observed);
+    }
     let lints = lints.into_iter().chain(lint_rotation(&wire)).collect();
     let pause = pause(&wire, observed.now);
     Judgement::Usable(Box::new(Usable { wire, cluster, lints, pause }))
@@ -106,6 +110,22 @@ fn taken(observed: &Observed, other: &ClusterKey) -> Judgement {
         observed.namespace
     );
     unusable("metadata.name", &message, "give the HostedCluster another name or namespace")
+}
+
+/// Somebody made the namespace for something else: it is neither written nor deleted.
+fn foreign(observed: &Observed) -> Judgement {
+    let (namespace, key) = (&observed.namespace, &observed.key);
+    let message = format!(
+        "the control plane would be in namespace `{namespace}`, which is there and not marked as that \
+         of this cluster: nothing is written to it; next: give the HostedCluster another name, or \
+         hand the namespace over"
+    );
+    let hint = format!(
+        "hand the namespace over with the label \
+         `{CONTROL_PLANE}=true` and the annotation `{}={key}`; it stays when the cluster goes",
+        HostedCluster::CLUSTER_ANNOTATION
+    );
+    unusable("metadata.name", &message, &hint)
 }
 
 fn unusable(field: &str, message: &str, hint: &str) -> Judgement {
@@ -166,7 +186,8 @@ mod tests {
             volumes: Vec::new(),
             private_router: None,
             classes: None,
-            unusable: Vec::new(),
+            claim: Claim::Ours,
+            lacking: Vec::new(),
             previous: None,
             now: at("2026-01-02T00:00:00Z"),
         }

@@ -75,9 +75,15 @@ impl WatchedKind {
         }
     }
 
-    /// Whether nothing at all can be done without it.
+    /// Whether nothing at all can be done without it: whatever is made is in the namespace of a
+    /// control plane, and belongs to it.
     pub(crate) const fn is_needed(self) -> bool {
-        matches!(self, Self::HostedClusters | Self::Identities)
+        matches!(
+            self,
+            Self::HostedClusters
+                | Self::Identities
+                | Self::Owned(OwnedKind::Namespace | OwnedKind::HostedControlPlane)
+        )
     }
 
     /// The name of the kind.

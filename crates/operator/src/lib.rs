@@ -23,6 +23,7 @@
 //! ```
 
 mod apply;
+mod claim;
 mod context;
 mod deletion;
 mod encryption_key;

@@ -21,9 +21,11 @@ use lanyard_telemetry::prometheus_client::metrics::histogram::Histogram;
 use lanyard_telemetry::prometheus_client::registry::Registry;
 
 use crate::error::category_of;
+use crate::kinds::WatchedKind;
 use crate::lease::Tenures;
 use crate::queue::Queue;
-use crate::store::Stores;
+use crate::settings::Role;
+use crate::store::{Kind, Stores};
 
 /// The numbers of the operator. Clones count together.
 #[derive(Debug, Clone, Default)]
@@ -139,6 +141,7 @@ pub(crate) struct Knowledge {
     pub(crate) stores: Arc<Stores>,
     pub(crate) tenures: Tenures,
     pub(crate) queue: Queue,
+    pub(crate) role: Role,
     pub(crate) policy: Policy,
     pub(crate) clock: SharedClock,
 }
@@ -176,6 +179,15 @@ impl Collector for Knowledge {
         for (name, help, value) in self.gauges() {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value).encode(metric)?;
+        }
+        let (name, help) =
+            ("lanyard_operator_kind_usable", "Whether a kind is served to the operator");
+        let mut usable = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for kind in WatchedKind::of(self.role) {
+            let is_usable = matches!(self.stores.kind(kind), Kind::Listed);
+            let labels = KindLabels { kind: kind.name() };
+            ConstGauge::new(f64::from(u8::from(is_usable)))
+                .encode(usable.encode_family(&labels)?)?;
         }
         let now = self.clock.now();
         let mut rows = Vec::new();

@@ -78,7 +78,7 @@ fn desired(context: &Context, observed: &Observed, usable: &Usable) -> Vec<Desir
         private_router: observed.private_router,
     };
     let mut desired = desired_objects(&usable.cluster, &inputs);
-    desired.retain(|it| !observed.unusable.iter().any(|(kind, _)| *kind == it.key.kind));
+    desired.retain(|it| !observed.leaves_out(it.key.kind));
     desired
 }
 
@@ -91,6 +91,11 @@ const fn pruning<'a>(owner: &'a Owner, label: &'a str) -> Pruning<'a> {
 }
 
 impl Comparison {
+    /// Whether an object is written.
+    pub(crate) fn writes(&self, key: &ObjectKey) -> bool {
+        self.changes.iter().any(|change| change.is_write() && change.key() == key)
+    }
+
     /// Makes the changes, and remembers what needs none.
     pub(crate) async fn apply(mut self, observed: &Observed, applier: Applier<'_>) -> Applied {
         self.settle(observed, applier);

@@ -9,6 +9,7 @@ use lanyard_desired::status::{ObservedPod, ObservedVolume};
 use lanyard_desired::{ObjectKey, OwnedKind};
 use lanyard_kubernetes::ApiError;
 
+use crate::claim::Claim;
 use crate::context::Context;
 use crate::key::ClusterKey;
 use crate::kinds::WatchedKind;
@@ -21,6 +22,8 @@ pub(crate) struct Observed {
     pub(crate) cluster: Cluster,
     /// The namespace of its control plane.
     pub(crate) namespace: String,
+    /// Whose that namespace is.
+    pub(crate) claim: Claim,
     /// Whose control plane the namespace is for.
     pub(crate) tenant: Option<ClusterKey>,
     /// The HostedControlPlane, if it was made here.
@@ -31,8 +34,8 @@ pub(crate) struct Observed {
     pub(crate) private_router: Option<IpAddr>,
     /// The names of all classes, where they can be listed.
     pub(crate) classes: Option<BTreeSet<String>>,
-    /// Kinds that cannot be used: nothing is done about their objects.
-    pub(crate) unusable: Vec<(OwnedKind, ApiError)>,
+    /// Kinds that cannot be used.
+    pub(crate) lacking: Vec<Lacking>,
     /// How the identities are, as it was told last.
     pub(crate) previous: Option<Told>,
     pub(crate) now: Timestamp,
@@ -45,29 +48,60 @@ pub(crate) fn observe(context: &Context, key: &ClusterKey) -> Option<Observed> {
     let namespace = control_plane_namespace(key);
     let (pods, volumes) = stores.facts(&namespace);
     let owner = stores.uid(&namespace, &control_plane_key(key, &namespace));
-    let unusable =
-        OwnedKind::ALL.into_iter().filter_map(|kind| match stores.kind(WatchedKind::Owned(kind)) {
-            Kind::Unusable(error) => Some((kind, error)),
-            Kind::Unlisted | Kind::Listed => None,
-        });
     let classes = match stores.kind(WatchedKind::Owned(OwnedKind::SecretProviderClass)) {
-        Kind::Listed => Some(stores.names(&namespace, OwnedKind::SecretProviderClass)),
+        Kind::Listed | Kind::Stale(_) => {
+            Some(stores.names(&namespace, OwnedKind::SecretProviderClass))
+        }
         Kind::Unlisted | Kind::Unusable(_) => None,
     };
     Some(Observed {
         key: key.clone(),
         cluster,
+        claim: stores.marks(&namespace).map_or(Claim::Unasked, |it| it.claim(&key.to_string())),
         tenant: stores.first_tenant(&namespace),
         owner: owner.map_or(Owner::NotYet, Owner::Known),
         pods,
         volumes,
         private_router: stores.private_router(&namespace),
         classes,
-        unusable: unusable.collect(),
+        lacking: lacking(context),
         previous: stores.identities(key),
         now: context.api.clock().now(),
         namespace,
     })
+}
+
+/// A kind that cannot be used.
+#[derive(Debug, Clone)]
+pub(crate) struct Lacking {
+    pub(crate) kind: WatchedKind,
+    pub(crate) error: ApiError,
+    /// Whether nothing is done about its objects. Otherwise it was listed once, and what is known of
+    /// it grows old.
+    pub(crate) is_left_out: bool,
+}
+
+impl Observed {
+    /// Whether nothing is done about the objects of a kind.
+    pub(crate) fn leaves_out(&self, kind: OwnedKind) -> bool {
+        let kind = WatchedKind::Owned(kind);
+        self.lacking.iter().any(|it| it.kind == kind && it.is_left_out)
+    }
+}
+
+fn lacking(context: &Context) -> Vec<Lacking> {
+    let kinds = WatchedKind::of(context.settings.role).into_iter();
+    let lacking = kinds.filter_map(|kind| match context.stores.kind(kind) {
+        Kind::Unusable(error) => Some(Lacking { kind, error, is_left_out: true }),
+        Kind::Stale(error) => Some(Lacking { kind, error, is_left_out: false }),
+        Kind::Unlisted | Kind::Listed => None,
+    });
+    lacking.collect()
+}
+
+/// The namespace of a control plane.
+pub(crate) fn namespace_key(name: &str) -> ObjectKey {
+    ObjectKey { kind: OwnedKind::Namespace, namespace: None, name: name.to_owned() }
 }
 
 /// The HostedControlPlane of a cluster.

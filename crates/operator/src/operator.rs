@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::context::Context;
+use crate::error::ReconcileError;
 use crate::events::EventBudgets;
 use crate::key::ClusterKey;
 use crate::kinds::WatchedKind;
@@ -78,6 +79,7 @@ impl Operator {
             stores: Arc::clone(&self.context.stores),
             tenures: self.tenures.clone(),
             queue: self.queue.clone(),
+            role: self.context.settings.role,
             policy: self.context.settings.policy,
             clock: SharedClock::clone(self.context.api.clock()),
         }));
@@ -175,8 +177,10 @@ impl Operator {
         for kind in WatchedKind::of(self.context.settings.role) {
             match self.context.stores.kind(kind) {
                 Kind::Unlisted => waiting.push(kind.name()),
-                Kind::Unusable(error) if kind.is_needed() => missing.push(error.to_string()),
-                Kind::Unusable(_) | Kind::Listed => {}
+                Kind::Unusable(error) | Kind::Stale(error) if kind.is_needed() => {
+                    missing.push(error.to_string());
+                }
+                Kind::Unusable(_) | Kind::Stale(_) | Kind::Listed => {}
             }
         }
         if !missing.is_empty() {
@@ -221,12 +225,21 @@ impl Operator {
         }
     }
 
+    /// Leaves a cluster to whoever leads it.
+    fn leave(&self, key: &ClusterKey) {
+        self.queue.remove(key);
+        // Its shard may have been won in between, and the wake of that was removed, too.
+        if self.tenures.fence(key).is_some() {
+            self.queue.wake(key, Wake::Wish);
+        }
+    }
+
     async fn look(&self, key: &ClusterKey, turn: Turn) {
         if self.only.as_ref().is_some_and(|only| only != key) {
             return self.queue.remove(key);
         }
         // What another replica leads is woken when that changes.
-        let Some(fence) = self.tenures.fence(key) else { return self.queue.remove(key) };
+        let Some(fence) = self.tenures.fence(key) else { return self.leave(key) };
         let clock = self.context.api.clock();
         let began = clock.monotonic();
         let outcome = reconcile(&self.context, key, &fence).await;
@@ -236,6 +249,9 @@ impl Operator {
             Err(error) => (error.category(), error.again()),
         };
         self.context.metrics.reconciled(result, took);
+        if matches!(outcome, Err(ReconcileError::NotLeader)) {
+            return self.leave(key);
+        }
         let failures = self.queue.end(key, turn, again);
         if let Err(error) = &outcome {
             // What may pass by itself is nobody's business at once.
@@ -268,7 +284,7 @@ impl Usability {
         match kind {
             Kind::Unlisted => Self::Unknown,
             Kind::Listed => Self::Usable,
-            Kind::Unusable(_) => Self::Unusable,
+            Kind::Stale(_) | Kind::Unusable(_) => Self::Unusable,
         }
     }
 }
@@ -324,3 +340,6 @@ const DRAIN: Duration = Duration::from_secs(12);
 const RELEASE: Duration = Duration::from_secs(10);
 /// After how many tries something that may pass by itself is told.
 const WORTH_TELLING: u32 = 3;
+
+#[cfg(test)]
+mod tests;

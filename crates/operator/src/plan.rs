@@ -10,6 +10,7 @@ use lanyard_kubernetes::ApiError;
 use tokio::task::JoinSet;
 
 use crate::apply::Applier;
+use crate::claim::{self, Claim};
 use crate::judge::{Judgement, Pause, judge};
 use crate::key::ClusterKey;
 use crate::lease::Tenures;
@@ -47,6 +48,7 @@ impl Operator {
     async fn plan_of(&self, key: &ClusterKey) -> Option<ClusterPlan> {
         let context = &self.context;
         let mut observed = observe(context, key)?;
+        claim::find_out(context, &mut observed).await;
         // What is owned is shown, too, where the owner would be made first.
         if observed.owner == Owner::NotYet {
             observed.owner = Owner::Blank;
@@ -75,11 +77,14 @@ impl Operator {
         let applier = Applier { api, stores, metrics, fence: &fence };
         let paused = if usable.pause == Pause::None { "" } else { "paused: nothing is written\n" };
         let left_out: Vec<_> = observed
-            .unusable
+            .lacking
             .iter()
-            .map(|(_, error)| format!("left out: {error}; {}\n", error.hint()))
+            .map(|it| format!("left out: {}; {}\n", it.error, it.error.hint()))
             .collect();
         let left_out = left_out.concat();
+        if let Claim::Unknown(error) = &observed.claim {
+            return says(failed(error), false);
+        }
         let comparison = compare(context, &observed, &usable, applier).await;
         let unread: String = comparison.errors.iter().map(failed).collect();
         let is_good = unread.is_empty();

@@ -6,6 +6,7 @@ use lanyard_desired::drift::ChangedObject;
 use lanyard_desired::{Change, Problems};
 
 use crate::apply::Applier;
+use crate::claim::{self, Claim};
 use crate::context::Context;
 use crate::deletion;
 use crate::encryption_key::{self, Recorded};
@@ -15,7 +16,7 @@ use crate::judge::{Judgement, Pause, Usable, judge};
 use crate::key::ClusterKey;
 use crate::lease::Fence;
 use crate::objects::{compare, held_by_others};
-use crate::observe::{Observed, observe};
+use crate::observe::{Observed, control_plane_key, observe};
 use crate::queue::Again;
 use crate::settings::Role;
 use crate::status::{self, Heard};
@@ -26,12 +27,15 @@ pub(crate) async fn reconcile(
     key: &ClusterKey,
     fence: &Fence,
 ) -> Result<Again, ReconcileError> {
-    let Some(observed) = observe(context, key) else {
+    let Some(mut observed) = observe(context, key) else {
         context.forget(key);
         return Ok(Again::OnChange);
     };
     let Context { api, stores, metrics, .. } = context;
     let applier = Applier { api, stores, metrics, fence };
+    if !observed.cluster.is_deleting {
+        claim::find_out(context, &mut observed).await;
+    }
     let judgement = judge(&observed, &context.settings);
     if observed.cluster.is_deleting {
         return deletion::let_go(context, &observed, &judgement, applier).await;
@@ -84,9 +88,15 @@ async fn make(
     if context.settings.role == Role::IdentityOnly {
         return Ok(Made::default());
     }
+    if let Claim::Unknown(error) = &observed.claim {
+        return Err(error.clone().into());
+    }
     let mut refused = Vec::new();
     if usable.pause == Pause::None {
         finalizer::add(context, observed, applier.fence).await?;
+        if observed.claim == Claim::Free {
+            claim::create_namespace(observed, applier).await?;
+        }
         match encryption_key::record(context, observed, usable, applier.fence).await? {
             Recorded::Kept => {}
             Recorded::Changed => return Ok(Made::default()),
@@ -105,6 +115,7 @@ async fn make(
         return Ok(Made { left: comparison.left(), error, ..Made::default() });
     }
     let is_settled = !comparison.changes.iter().any(Change::is_write);
+    let makes_owner = comparison.writes(&control_plane_key(&observed.key, &observed.namespace));
     let applied = comparison.apply(observed, applier).await;
     let left = held_by_others(&applied.failures);
     errors.extend(applied.failures.into_iter().map(|(_, error)| error));
@@ -113,7 +124,7 @@ async fn make(
     } else {
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
-    let is_first = observed.owner.uid().is_none() && error.is_none();
+    let is_first = makes_owner && observed.owner.uid().is_none() && error.is_none();
     let is_settled = is_settled && !is_first && error.is_none();
     let awaits_rollout =
         is_settled && encryption_key::promote(context, observed, usable, applier.fence).await?;

@@ -9,12 +9,13 @@ use kube::api::{Patch, PatchParams};
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
 use lanyard_api::{HostedCluster, HostedClusterIdentities};
 use lanyard_desired::deletion::{self, Guests, Parting};
-use lanyard_desired::drift::{self, ChangedObject, Finding, Memory};
+use lanyard_desired::drift::{self, ChangedObject, Drift, Finding, LackingKind, Memory};
 use lanyard_desired::status::{self, Classes, ClusterState, EventType, Transition};
 use lanyard_desired::workload::CanaryCalls;
 use lanyard_desired::{
-    Problem, Problems, ValidatedHostedCluster, Writer, lint_shared_credentials, validate,
+    OwnedKind, Problem, Problems, ValidatedHostedCluster, Writer, lint_shared_credentials, validate,
 };
+use lanyard_kubernetes::ApiError;
 use serde_json::{Value, json};
 
 use crate::apply::write;
@@ -23,6 +24,7 @@ use crate::error::WriteError;
 use crate::events;
 use crate::judge::Usable;
 use crate::key::ClusterKey;
+use crate::kinds::WatchedKind;
 use crate::lease::Fence;
 use crate::metrics::Verb;
 use crate::observe::Observed;
@@ -228,6 +230,7 @@ fn find_drift(
         volumes: &observed.volumes,
         changed: heard.left,
         shared: &shared(context, &observed.key, cluster),
+        lacking: &lacking(observed),
         reach: context.settings.policy.reach,
     };
     let mut memories = context.memories.lock();
@@ -237,6 +240,22 @@ fn find_drift(
     let due = next.next_look(observed.now, evidence.reach);
     *memory = next;
     (findings, due)
+}
+
+/// The kinds without which something is not made or not known. Where nobody serves the kind of
+/// Cluster API, nobody reads its objects.
+fn lacking(observed: &Observed) -> Vec<Drift> {
+    let told = observed.lacking.iter().filter_map(|it| {
+        let is_forbidden = matches!(it.error, ApiError::Refused { status: 401 | 403, .. });
+        let (message, hint) = (it.error.to_string(), it.error.hint());
+        let lacking = LackingKind { kind: it.kind.name().to_owned(), message, hint };
+        match it.kind {
+            _ if is_forbidden => Some(Drift::KindForbidden(lacking)),
+            WatchedKind::Owned(OwnedKind::AzureClusterIdentity) => None,
+            _ => Some(Drift::KindNotServed(lacking)),
+        }
+    });
+    told.collect()
 }
 
 /// Which credentials of the cluster are those of an older one, too.

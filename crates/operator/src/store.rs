@@ -19,9 +19,11 @@ use lanyard_desired::{ObjectKey, OwnedKind};
 use lanyard_kubernetes::ApiError;
 use parking_lot::Mutex;
 
+use crate::claim::Marks;
 use crate::key::ClusterKey;
 use crate::kinds::WatchedKind;
 use crate::lease::Tenures;
+use crate::observe::namespace_key;
 use crate::queue::Wake;
 use crate::watch::Seen;
 pub(crate) use clusters::Cluster;
@@ -133,12 +135,12 @@ impl Stores {
                 }
                 news
             }
-            Seen::Broken(error) => {
+            Seen::Broken(error, refusals) => {
                 // Where nothing can be listed it is no matter of this kind.
                 let since = telling.failing_since.unwrap_or(now);
                 telling.failing_since = inner.is_reached().then_some(since);
                 let failing_for = telling.failing_since.map(|since| now.saturating_sub(since));
-                inner.broken(kind, error, failing_for.unwrap_or_default())
+                inner.broken(kind, error, failing_for.unwrap_or_default(), refusals)
             }
         }
     }
@@ -205,6 +207,12 @@ impl Stores {
     pub(crate) fn uid(&self, namespace: &str, key: &ObjectKey) -> Option<String> {
         let inner = self.inner.lock();
         inner.rooms.get(namespace)?.objects.uid(key).map(str::to_owned)
+    }
+
+    /// What a namespace says about whose it is, where it is known.
+    pub(crate) fn marks(&self, namespace: &str) -> Option<Marks> {
+        let inner = self.inner.lock();
+        inner.rooms.get(namespace)?.objects.marks(&namespace_key(namespace)).cloned()
     }
 
     /// What has to be compared with what is desired.
@@ -396,17 +404,30 @@ impl Inner {
     /// Whether what everything begins with was listed.
     fn is_reached(&self) -> bool {
         let mut kinds = self.kinds.iter();
-        kinds.any(|(kind, state)| kind.is_needed() && matches!(state, Kind::Listed))
+        kinds
+            .any(|(kind, state)| kind.is_needed() && matches!(state, Kind::Listed | Kind::Stale(_)))
     }
 
     /// What was known stays. A kind that was never listed may be given up until it is.
-    fn broken(&mut self, kind: WatchedKind, error: ApiError, failing_for: Duration) -> News {
-        let is_given_up = is_given_up(kind, &error, failing_for);
-        if !is_given_up || matches!(self.kinds.get(&kind), Some(Kind::Listed)) {
+    fn broken(
+        &mut self,
+        kind: WatchedKind,
+        error: ApiError,
+        failing_for: Duration,
+        refusals: u32,
+    ) -> News {
+        let known = self.kinds.get(&kind);
+        let is_listed = matches!(known, Some(Kind::Listed | Kind::Stale(_)));
+        let is_known = matches!(known, Some(Kind::Unusable(_) | Kind::Stale(_)));
+        // A server that begins may refuse for a moment what it serves.
+        let is_lost = refusals >= WORTH_TELLING;
+        let is_new = is_given_up(kind, &error, failing_for) && !is_known;
+        if !is_lost && (is_listed || !is_new) {
             return News::new();
         }
-        let before = self.kinds.insert(kind, Kind::Unusable(error));
-        if matches!(before, Some(Kind::Unusable(_))) {
+        let state = if is_listed { Kind::Stale(error) } else { Kind::Unusable(error) };
+        self.kinds.insert(kind, state);
+        if is_known {
             return News::new();
         }
         self.clusters.keys().map(|key| (key.clone(), Wake::Wish)).collect()
@@ -416,7 +437,8 @@ impl Inner {
     /// a namespace is, somebody may.
     fn compares(&self, room: &str) -> bool {
         let Compared::Led(tenures) = &self.compared else { return false };
-        let is_listed = matches!(self.kinds.get(&WatchedKind::HostedClusters), Some(Kind::Listed));
+        let clusters = self.kinds.get(&WatchedKind::HostedClusters);
+        let is_listed = matches!(clusters, Some(Kind::Listed | Kind::Stale(_)));
         let tenants = self.tenants.get(room);
         !is_listed || tenants.into_iter().flatten().any(|key| tenures.may_lead(key))
     }
@@ -476,6 +498,10 @@ impl Told {
         }
     }
 }
+
+/// How often in a row a kind that was listed is refused before it is one that cannot be used: with
+/// the pauses in between that takes twenty seconds and more.
+const WORTH_TELLING: u32 = 8;
 
 /// The namespace of the control plane of a cluster.
 pub(crate) fn control_plane_namespace(key: &ClusterKey) -> String {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::{Either, select};
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use kube::runtime::watcher::{self, watcher};
@@ -31,8 +32,9 @@ pub(crate) enum Seen {
     Anew,
     /// All objects were told: what was not told since [`Seen::Anew`] is not there.
     Complete,
-    /// The kind cannot be watched now: not served, not allowed, or the API is not reached.
-    Broken(ApiError),
+    /// The kind cannot be watched now: not served, not allowed, or the API is not reached. How often
+    /// in a row it was refused; zero where it was not.
+    Broken(ApiError, u32),
 }
 
 impl Subject {
@@ -80,33 +82,45 @@ impl Subject {
         kind: &'static str,
         mut take: impl FnMut(Seen),
     ) {
-        let mut failures = 0_u32;
+        let mut outage = Outage::default();
         loop {
             let connection = api.connection_to_watch(&self.resource.plural);
             let objects: Api<DynamicObject> =
                 Api::all_with(connection.client().clone(), &self.resource);
             let mut events = std::pin::pin!(watcher(objects, self.config()));
-            while let Some(event) = events.next().await {
-                match event {
+            loop {
+                let event = if outage.failures == 0 {
+                    events.next().await
+                } else {
+                    // A watch that goes on from where it was says nothing about it.
+                    let quiet = api.clock().sleep(GOOD_ENOUGH);
+                    let Either::Left((event, _)) = select(events.next(), quiet).await else {
+                        self.tell_end(&mut outage);
+                        continue;
+                    };
+                    event
+                };
+                let Some(event) = event else { break };
+                let error = match event {
                     Ok(event) => {
-                        if let watcher::Event::InitDone | watcher::Event::Apply(_) = event {
-                            failures = 0;
+                        if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
+                            self.tell_end(&mut outage);
                         }
                         take(self.seen(event));
+                        continue;
                     }
-                    Err(error) => {
-                        let error = self.error_of(&error);
-                        if !error.is_expiry() {
-                            failures = failures.saturating_add(1);
-                            metrics.watch_broke(kind);
-                            self.tell(&error, failures);
-                            take(Seen::Broken(error.clone()));
-                        }
-                        let longest =
-                            if error.is_transient() { LONGEST_PAUSE } else { LONGEST_REFUSED };
-                        let pause = backoff(failures.max(1), FIRST_PAUSE, longest, fastrand::f64());
-                        api.clock().sleep(pause).await;
-                    }
+                    Err(error) => self.error_of(&error),
+                };
+                if !error.is_expiry() {
+                    outage.note(&error);
+                    metrics.watch_broke(kind);
+                    self.tell(&error, outage.failures);
+                    take(Seen::Broken(error.clone(), outage.refusals));
+                }
+                api.clock().sleep(outage.pause(&error, fastrand::f64())).await;
+                if outage.refusals > 0 {
+                    // Only a list proves that what was refused is not refused any more.
+                    break;
                 }
             }
         }
@@ -118,6 +132,13 @@ impl Subject {
             tracing::warn!(kind = self.resource.kind, hint = error.hint(), "{error}");
         } else {
             tracing::debug!(kind = self.resource.kind, failures, "{error}");
+        }
+    }
+
+    fn tell_end(&self, outage: &mut Outage) {
+        let Outage { failures, .. } = std::mem::take(outage);
+        if failures > 0 {
+            tracing::info!(kind = self.resource.kind, failures, "it is watched again");
         }
     }
 
@@ -144,6 +165,43 @@ impl Subject {
     }
 }
 
+/// A time in which a watch breaks again and again.
+#[derive(Debug, Default)]
+struct Outage {
+    failures: u32,
+    /// How often in a row the kind was refused with the same status.
+    refusals: u32,
+    refusal: Option<u16>,
+}
+
+impl Outage {
+    fn note(&mut self, error: &ApiError) {
+        self.failures = self.failures.saturating_add(1);
+        let refusal = match error {
+            ApiError::NotServed { .. } => Some(404),
+            ApiError::Refused { status: status @ (401 | 403 | 404 | 405), .. } => Some(*status),
+            _ => None,
+        };
+        let is_the_same = self.refusal == refusal;
+        self.refusals = match refusal {
+            Some(_) if is_the_same => self.refusals.saturating_add(1),
+            Some(_) => 1,
+            None => 0,
+        };
+        self.refusal = refusal;
+    }
+
+    /// How long to wait before the next try; never shorter than the API asked for.
+    fn pause(&self, error: &ApiError, chance: f64) -> Duration {
+        let longest = if error.is_transient() { LONGEST_PAUSE } else { LONGEST_REFUSED };
+        let pause = backoff(self.failures.max(1), FIRST_PAUSE, longest, chance);
+        error.retry_after().map_or(pause, |asked| pause.max(asked))
+    }
+}
+
+/// A watch that did not break for so long is as good as one that told something: longer than a
+/// connection may take to come about.
+const GOOD_ENOUGH: Duration = Duration::from_mins(1);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// A kind that is not served may be installed; a right that is missing may be given.

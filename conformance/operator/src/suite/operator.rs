@@ -5,6 +5,7 @@ mod beside;
 mod converge;
 mod faults;
 mod kept;
+mod namespaces;
 mod owners;
 mod replicas;
 mod rights;
@@ -21,6 +22,7 @@ pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     let subjects = [
         converge::trials,
         kept::trials,
+        namespaces::trials,
         beside::trials,
         replicas::trials,
         rights::trials,

@@ -20,6 +20,7 @@ struct World {
     volumes: Vec<ObservedVolume>,
     changed: Vec<ChangedObject>,
     shared: Vec<Problem>,
+    lacking: Vec<Drift>,
 }
 
 fn noon() -> Timestamp {
@@ -35,6 +36,7 @@ impl World {
             volumes: Vec::new(),
             changed: Vec::new(),
             shared: Vec::new(),
+            lacking: Vec::new(),
         }
     }
 
@@ -86,6 +88,7 @@ impl World {
                 volumes: &self.volumes,
                 changed: &self.changed,
                 shared: &self.shared,
+                lacking: &self.lacking,
                 reach: Reach::default(),
             },
             memory,
@@ -238,9 +241,24 @@ fn a_restart_neither_forgets_a_finding_nor_finds_it_anew() {
 }
 
 #[test]
+fn a_kind_that_cannot_be_used_is_told_at_once_and_once() {
+    let kind = "SecretProviderClass".to_owned();
+    let message = "could not watch secretproviderclasses".to_owned();
+    let lacking = Drift::KindNotServed(LackingKind { kind, message, hint: "install the CRDs" });
+    let world = World { lacking: vec![lacking.clone(), lacking], ..World::new() };
+    let (found, _) = world.find(&Memory::default());
+    let told: Vec<_> = found.iter().map(|it| (it.drift.kind(), it.drift.subject())).collect();
+    assert_eq!(told, [("KindNotServed", "SecretProviderClass".to_owned())]);
+    assert_eq!(found[0].drift.hint(), "install the CRDs");
+}
+
+#[test]
 fn every_kind_is_listed_and_says_what_to_do() {
     let text = || "x".to_owned();
+    let lacking = || LackingKind { kind: text(), message: text(), hint: "see x" };
     let all = [
+        Drift::KindForbidden(lacking()),
+        Drift::KindNotServed(lacking()),
         Drift::ObjectChanged { object: text(), paths: vec![] },
         Drift::OldCertificateInUse {
             component: DISK,

@@ -65,11 +65,45 @@ impl Server {
 async fn answer(acceptor: TlsAcceptor, stream: tokio::net::TcpStream) {
     let Ok(stream) = acceptor.accept(stream).await else { return };
     let service = tower::service_fn(|request: http::Request<hyper::body::Incoming>| async move {
-        let text = format!("{:?}", request.version());
-        Ok::<_, std::convert::Infallible>(http::Response::new(Full::<bytes::Bytes>::from(text)))
+        Ok::<_, std::convert::Infallible>(said(&request))
     });
     let server = auto::Builder::new(TokioExecutor::new());
     drop(server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)).await);
+}
+
+/// As an API server answers whoever asks too much: priority and fairness in plain text, an overloaded
+/// handler by a status.
+fn said(request: &http::Request<hyper::body::Incoming>) -> http::Response<Full<bytes::Bytes>> {
+    let text = format!("{:?}", request.version());
+    let (status, seconds, text) = match request.uri().path() {
+        "/plain" => (429, "7", "Too many requests, please try again later.".to_owned()),
+        "/status" => {
+            let text = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":503,"message":"no","reason":"ServiceUnavailable"}"#;
+            (503, "9", text.to_owned())
+        }
+        "/odd" => (429, "in a while", "no".to_owned()),
+        _ => return http::Response::new(Full::from(text)),
+    };
+    let answer = http::Response::builder().status(status).header("Retry-After", seconds);
+    answer.body(Full::from(text)).unwrap()
+}
+
+#[tokio::test]
+async fn the_time_that_an_api_server_asks_for_in_a_header_is_told() {
+    let server = Server::start().await;
+    let connections = Connections::of(&server.config()).unwrap();
+    for (path, status, seconds, message) in [
+        ("/plain", 429, Some(7), "Too many requests, please try again later."),
+        ("/status", 503, Some(9), "no"),
+        ("/odd", 429, None, "no"),
+    ] {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let error = connections.for_calls().request_text(request).await.unwrap_err();
+        let error = crate::ApiError::of(&error, "read x");
+        assert_eq!(error.retry_after(), seconds.map(Duration::from_secs), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(message) && text.contains(&status.to_string()), "{text}");
+    }
 }
 
 async fn ask(client: &Client) -> String {

@@ -76,7 +76,8 @@ impl Tenures {
         let now = self.clock.monotonic();
         let is_news = self.at(shard, |tenure| {
             let before = tenure.until.replace(until);
-            before.is_none_or(|before| before <= now)
+            // Whatever came in the last second was left, though the lease had not ended.
+            before.is_none_or(|before| before <= now.saturating_add(SHORTEST_WRITE))
         });
         if is_news == Some(true) {
             tracing::info!(shard, "leading the shard");
@@ -222,6 +223,22 @@ mod tests {
         clock.advance(Duration::from_secs(30));
         tenures.extend(0, clock.monotonic() + Duration::from_secs(15));
         assert!(changes.has_changed().unwrap(), "it was lost in between");
+    }
+
+    #[test]
+    fn a_renewal_in_the_last_second_is_news_because_nothing_was_written_in_it() {
+        let (tenures, clock) = tenures();
+        let until = clock.monotonic() + Duration::from_secs(15);
+        tenures.extend(0, until);
+        let mut changes = tenures.changes();
+        for (left, is_news) in [(1_001, false), (1_000, true), (1, true)] {
+            let lasts = until.saturating_sub(clock.monotonic());
+            clock.advance(lasts.saturating_sub(Duration::from_millis(left)));
+            changes.mark_unchanged();
+            assert_eq!(tenures.fence(&key()).is_none(), is_news, "{left} ms");
+            tenures.extend(0, until);
+            assert_eq!(changes.has_changed().unwrap(), is_news, "{left} ms");
+        }
     }
 
     #[test]

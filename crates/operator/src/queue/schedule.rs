@@ -21,8 +21,9 @@ pub(crate) struct Schedule<K> {
 pub(crate) enum Wake {
     /// What was asked for changed: at once, and what failed before is forgotten.
     Wish,
-    /// Something around it changed: at once, unless the last look failed. Then it waits for its
-    /// time, so that who changes it again and again does not keep everybody busy.
+    /// Something around it changed: at once, unless the last look failed. Then some seconds after
+    /// that, so that who changes it again and again does not keep everybody busy, and what cannot be
+    /// written does not hide what is told meanwhile.
     Surroundings,
 }
 
@@ -54,6 +55,8 @@ struct Item {
     due: Duration,
     tick: u64,
     failures: u32,
+    /// What changes around it does not bring it up sooner than this.
+    not_before: Duration,
     turn: Option<Turn>,
     /// What came while somebody was looking.
     woken: Option<Wake>,
@@ -70,7 +73,8 @@ impl<K: Clone + Eq + Hash + Ord> Schedule<K> {
     pub(crate) fn wake(&mut self, key: &K, wake: Wake, now: Duration) {
         let tick = self.tick();
         let Some(item) = self.items.get_mut(key) else {
-            let item = Item { due: now, tick, failures: 0, turn: None, woken: None };
+            let item =
+                Item { due: now, tick, failures: 0, not_before: now, turn: None, woken: None };
             self.items.insert(key.clone(), item);
             self.idle.insert((now, tick, key.clone()));
             return;
@@ -81,13 +85,15 @@ impl<K: Clone + Eq + Hash + Ord> Schedule<K> {
             }
             return;
         }
-        match wake {
-            Wake::Wish => item.failures = 0,
-            Wake::Surroundings if item.failures > 0 => return,
-            Wake::Surroundings => {}
-        }
-        if now < item.due {
-            self.move_to(key, now);
+        let soonest = match wake {
+            Wake::Wish => {
+                item.failures = 0;
+                now
+            }
+            Wake::Surroundings => now.max(item.not_before),
+        };
+        if soonest < item.due {
+            self.move_to(key, soonest);
         }
     }
 
@@ -127,10 +133,16 @@ impl<K: Clone + Eq + Hash + Ord> Schedule<K> {
         item.failures = if failed { item.failures.saturating_add(1) } else { 0 };
         let mut due = now.saturating_add(pause(again, item.failures, chance));
         let failures = item.failures;
+        item.not_before = match again {
+            _ if !failed => now,
+            // Whatever changes: this was asked for.
+            Again::AfterAsked(_) => due,
+            _ => due.min(now.saturating_add(AFTER_FAILURE)),
+        };
         match item.woken.take() {
             Some(Wake::Wish) => (due, item.failures) = (now, 0),
-            Some(Wake::Surroundings) if !failed => due = now,
-            Some(Wake::Surroundings) | None => {}
+            Some(Wake::Surroundings) => due = due.min(item.not_before),
+            None => {}
         }
         let tick = self.tick();
         if let Some(item) = self.items.get_mut(key) {
@@ -185,6 +197,8 @@ const FIRST_SOON: Duration = Duration::from_secs(1);
 const LONGEST_SOON: Duration = Duration::from_secs(10);
 const FIRST_SLOWLY: Duration = Duration::from_secs(30);
 const LONGEST_SLOWLY: Duration = Duration::from_mins(10);
+/// How long after a failed look what changes around it is looked at.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
 const ON_CHANGE: Duration = Duration::from_hours(1);
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kube::api::DynamicObject;
-use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject, Writer};
+use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject, OwnedKind, Writer};
 use serde_json::Value;
+
+use crate::claim::Marks;
 
 /// The objects of one control plane. What was found to be as it should be is kept as a digest
 /// alone: the same content need not be compared twice, and other content comes with the watch. So is
@@ -19,6 +21,8 @@ struct Stored {
     version: String,
     /// Whether one of our field managers has a field of it.
     is_written_here: bool,
+    /// Whose it is, of a namespace alone.
+    marks: Option<Box<Marks>>,
     /// Of the content without what changes all the time.
     digest: u64,
     content: Option<Box<[u8]>>,
@@ -81,6 +85,8 @@ impl Objects {
         if let Some(data) = object.data.as_object_mut() {
             data.remove("status");
         }
+        let is_namespace = key.kind == OwnedKind::Namespace;
+        let marks = is_namespace.then(|| Box::new(Marks::of(&object.metadata)));
         let uid = object.metadata.uid.clone().unwrap_or_default();
         let version = object.metadata.resource_version.take().unwrap_or_default();
         object.metadata.generation = None;
@@ -97,9 +103,10 @@ impl Objects {
             }
             _ => {
                 let content = keeps.then(|| content.into_boxed_slice());
-                let stored =
-                    Stored { uid, version, is_written_here, digest, content, settled: None };
-                self.0.insert(key, stored);
+                self.0.insert(
+                    key,
+                    Stored { uid, version, is_written_here, marks, digest, content, settled: None },
+                );
                 true
             }
         }
@@ -138,6 +145,11 @@ impl Objects {
         if let Some(stored) = self.0.get_mut(key).filter(|stored| stored.version == version) {
             (stored.settled, stored.content) = (Some(wished), None);
         }
+    }
+
+    /// What a namespace says about whose it is.
+    pub(crate) fn marks(&self, key: &ObjectKey) -> Option<&Marks> {
+        self.0.get(key)?.marks.as_deref()
     }
 
     /// The uid of an object.
@@ -192,7 +204,6 @@ fn digest_of(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use lanyard_desired::OwnedKind;
     use serde_json::json;
 
     use super::*;

@@ -106,3 +106,54 @@ fn the_router_to_private_vaults_is_the_service_of_its_name_while_it_has_an_addre
     list(&stores, ROUTERS, []);
     assert_eq!(known(), None);
 }
+
+fn refused() -> ApiError {
+    ApiError::Refused {
+        action: "watch configmaps".to_owned(),
+        status: 403,
+        reason: "Forbidden".to_owned(),
+        message: "no".to_owned(),
+        retry_after: None,
+    }
+}
+
+#[test]
+fn a_kind_that_is_refused_for_good_after_it_was_listed_is_stale_until_it_is_listed_again() {
+    let stores = Stores::new(&[], Compared::Nobodys);
+    let mut telling = Telling::default();
+    list(&stores, CLUSTERS, [cluster("harbour")]);
+    list(&stores, MAPS, [map("harbour")]);
+    let mut broken = |refusals| {
+        stores.see(MAPS, Seen::Broken(refused(), refusals), &mut telling, Duration::ZERO).len()
+    };
+    assert_eq!([0, 1, 7].map(&mut broken), [0; 3]);
+    assert!(matches!(stores.kind(MAPS), Kind::Listed), "a moment is nothing");
+    assert_eq!((broken(8), broken(9)), (1, 0), "the cluster is told once");
+    assert!(matches!(stores.kind(MAPS), Kind::Stale(_)));
+    assert_eq!(stores.names("clusters-harbour", OwnedKind::ConfigMap).len(), 1);
+    assert_eq!(list(&stores, MAPS, [map("harbour")]).len(), 1, "and that it is good again");
+    assert!(matches!(stores.kind(MAPS), Kind::Listed));
+}
+
+#[test]
+fn a_kind_that_was_never_listed_is_unusable_at_its_first_refusal() {
+    let stores = Stores::new(&[], Compared::Nobodys);
+    let mut telling = Telling::default();
+    list(&stores, CLUSTERS, [cluster("harbour")]);
+    let away = ApiError::Unreached { action: "watch".to_owned(), problem: "reset".to_owned() };
+    assert_eq!(stores.see(MAPS, Seen::Broken(away, 0), &mut telling, Duration::ZERO).len(), 0);
+    assert!(matches!(stores.kind(MAPS), Kind::Unlisted), "an API that is away refuses nothing");
+    assert_eq!(stores.see(MAPS, Seen::Broken(refused(), 1), &mut telling, Duration::ZERO).len(), 1);
+    assert!(matches!(stores.kind(MAPS), Kind::Unusable(_)));
+    // What a server that begins says instead is not told for what it was before.
+    let told = |stores: &Stores| match stores.kind(MAPS) {
+        Kind::Unusable(error) => error.to_string(),
+        _ => String::new(),
+    };
+    let before = told(&stores);
+    let other = || ApiError::NotServed { action: "watch".to_owned(), message: "no".to_owned() };
+    stores.see(MAPS, Seen::Broken(other(), 1), &mut telling, Duration::ZERO);
+    assert_eq!(told(&stores), before);
+    stores.see(MAPS, Seen::Broken(other(), 8), &mut telling, Duration::ZERO);
+    assert_ne!(told(&stores), before);
+}

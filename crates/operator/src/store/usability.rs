@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Unlisted,
     /// It was listed, and is followed.
     Listed,
+    /// It was listed, and is refused by now: what is known of it stays, and grows old.
+    Stale(ApiError),
     /// It is not served, or not to us; or nobody could list it for long.
     Unusable(ApiError),
 }

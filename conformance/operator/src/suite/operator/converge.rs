@@ -6,8 +6,9 @@ use lanyard_desired::OwnedKind;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
+use super::namespaces::hand_over;
 use super::running::{Running, classes, config_maps, deployments, eventually, settle};
-use crate::suite::world::{Kind, World};
+use crate::suite::world::{Kind, World, ensure_namespace};
 use crate::suite::{Stage, expect_same, trial};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
@@ -158,7 +159,8 @@ async fn drift(world: World) -> Result<(), Failed> {
 }
 
 async fn conflict(world: World) -> Result<(), Failed> {
-    crate::suite::world::ensure_namespace(&world.client, &world.room()).await?;
+    ensure_namespace(&world.client, &world.room()).await?;
+    hand_over(&world).await?;
     let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.room());
     let foreign = json!({
         "apiVersion": "v1",
@@ -319,7 +321,7 @@ async fn one_namespace(world: World) -> Result<(), Failed> {
     world.until_made().await?;
     settle(&running, &world.room()).await?;
     let (start, end) = world.namespace.split_once('-').unwrap_or_default();
-    crate::suite::world::ensure_namespace(&world.client, start).await?;
+    ensure_namespace(&world.client, start).await?;
     let mut second = world.hosted_cluster();
     let name = format!("{end}-harbour");
     (second["metadata"]["namespace"], second["metadata"]["name"]) = (json!(start), json!(name));

@@ -8,6 +8,7 @@ use lanyard_desired::templates::WorkloadTemplates;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
+use super::namespaces::hand_over;
 use super::running::{Running, classes, deployments, eventually, settle};
 use crate::suite::world::{World, ensure_namespace};
 use crate::suite::{Stage, expect_same, trial};
@@ -57,6 +58,7 @@ async fn misspelled(world: World) -> Result<(), Failed> {
 
 async fn stranger(world: World) -> Result<(), Failed> {
     ensure_namespace(&world.client, &world.room()).await?;
+    hand_over(&world).await?;
     let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.room());
     // No field of it conflicts with what would be applied.
     let foreign = json!({
