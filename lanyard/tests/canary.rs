@@ -193,8 +193,8 @@ fn a_revoked_identity_is_told_in_the_annotation_and_harms_nobody_else() {
     assert_eq!(file.metric(r#"lanyard_canary_failures_total{hop="entra-token"}"#), Some(0.0));
 
     let pod = "/api/v1/namespaces/clusters-harbour/pods/canary-1";
-    let expected: Vec<_> =
-        ["GET", "PATCH", "PATCH", "PATCH"].map(|verb| format!("{verb} {pod}")).into();
+    let told = format!("PATCH {pod}/status");
+    let expected = [format!("GET {pod}"), told.clone(), told.clone(), told];
     assert_eq!(server.asked(), expected, "one look, and one write for each change");
     assert_no_secrets(&disk.log());
     assert_no_secrets(&healed.to_string());
