@@ -291,6 +291,16 @@ impl ApiError {
         }
     }
 
+    /// The status with which the API refuses until somebody does something: nobody serves that, or
+    /// not to us. Nothing for what may pass by itself.
+    pub const fn refusal(&self) -> Option<u16> {
+        match self {
+            Self::NotServed { .. } => Some(404),
+            Self::Refused { status: status @ (401 | 403 | 404 | 405), .. } => Some(*status),
+            _ => None,
+        }
+    }
+
     /// Whether there is no such object.
     pub const fn is_absence(&self) -> bool {
         matches!(self, Self::Refused { status: 404, .. })

@@ -2,9 +2,9 @@
 
 use futures::StreamExt;
 use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use lanyard_desired::objects::Step;
-use lanyard_desired::{Change, DesiredObject, ObjectKey, OwnedKind, Writer, diff::removal_patch};
+use lanyard_desired::{Change, DesiredObject, ObjectKey, Writer, diff::removal_patch};
 use lanyard_kubernetes::{ApiError, FieldConflict, KubernetesApi, Patience};
 use serde_json::Value;
 
@@ -188,11 +188,7 @@ impl Applier<'_> {
     }
 
     fn objects(self, key: &ObjectKey) -> Api<DynamicObject> {
-        let (client, resource) = (self.api.client().clone(), resource(key.kind));
-        match &key.namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
-            None => Api::all_with(client, &resource),
-        }
+        Subject::owned(key.kind).objects(self.api.client(), key.namespace.as_deref())
     }
 }
 
@@ -216,11 +212,6 @@ where
     drop(writing);
     metrics.wrote(kind, verb, made.as_ref().err());
     made.map_err(WriteError::Api)
-}
-
-pub(crate) fn resource(kind: OwnedKind) -> ApiResource {
-    let facts = kind.facts();
-    Subject::of(facts.api_version, facts.kind, facts.plural).resource
 }
 
 /// The writes, in groups that follow each other. What is pruned is deleted one after the other.

@@ -7,24 +7,22 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
-use lanyard_api::HostedCluster;
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
+use lanyard_api::{HostedCluster, HostedControlPlane};
 use lanyard_desired::objects::{MANAGED_BY, MANAGED_BY_LABEL};
 use lanyard_desired::{OwnedKind, Writer};
 use lanyard_kubernetes::{ApiError, Patience};
 
-use crate::apply::{Applier, resource};
+use crate::apply::Applier;
 use crate::context::Context;
 use crate::error::WriteError;
 use crate::metrics::Verb;
 use crate::observe::{Observed, namespace_key};
 use crate::settings::Role;
+use crate::watch::{Subject, of_name};
 
 /// Annotation of a namespace that was made for a cluster, and goes with it.
 pub(crate) const CREATED: &str = "lanyard.dev/created";
-
-/// The label of the namespaces of control planes, here and in the reference.
-pub(crate) const CONTROL_PLANE: &str = "hypershift.openshift.io/hosted-control-plane";
 
 /// What stands where the namespace of a control plane belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +57,7 @@ impl Marks {
         Self {
             cluster: annotation(HostedCluster::CLUSTER_ANNOTATION).map(str::to_owned),
             is_of_control_plane: is_created
-                || label(CONTROL_PLANE).is_some()
+                || label(HostedControlPlane::CONTROL_PLANE_LABEL).is_some()
                 || label(MANAGED_BY_LABEL) == Some(MANAGED_BY),
             is_created,
         }
@@ -82,10 +80,9 @@ pub(crate) async fn find_out(context: &Context, observed: &mut Observed) {
     if context.settings.role == Role::IdentityOnly || observed.claim != Claim::Unasked {
         return;
     }
-    let resource = resource(OwnedKind::Namespace);
-    let namespaces: Api<DynamicObject> = Api::all_with(context.api.client().clone(), &resource);
+    let namespaces = Subject::owned(OwnedKind::Namespace).objects(context.api.client(), None);
     let name = &observed.namespace;
-    let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+    let parameters = ListParams::default().fields(&of_name(name));
     let list = || namespaces.list_metadata(&parameters);
     let found = context.api.call(Patience::USUAL, format!("list Namespace {name}"), list).await;
     observed.claim = match found.map(|found| found.items) {
@@ -142,7 +139,8 @@ mod tests {
         const NAMED: (&str, &str) = (HostedCluster::CLUSTER_ANNOTATION, "kube/system");
         const OTHER: (&str, &str) = (HostedCluster::CLUSTER_ANNOTATION, "kube/other");
         let created = (CREATED, "true");
-        let (reference, ours) = ((CONTROL_PLANE, "true"), (MANAGED_BY_LABEL, MANAGED_BY));
+        let (reference, ours) =
+            ((HostedControlPlane::CONTROL_PLANE_LABEL, "true"), (MANAGED_BY_LABEL, MANAGED_BY));
         let cases: [(&[_], &[_], Claim); 10] = [
             (&[], &[], Claim::Foreign),
             (&[], &[NAMED], Claim::Foreign),

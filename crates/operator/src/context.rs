@@ -3,8 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use kube::Api;
-use kube::api::DynamicObject;
 use lanyard_desired::drift::Memory;
 use lanyard_desired::validate;
 use lanyard_kubernetes::KubernetesApi;
@@ -12,7 +10,6 @@ use parking_lot::Mutex;
 
 use crate::events::EventBudgets;
 use crate::key::ClusterKey;
-use crate::kinds::WatchedKind;
 use crate::metrics::OperatorMetrics;
 use crate::settings::OperatorSettings;
 use crate::shared::SharedCredentials;
@@ -49,12 +46,6 @@ impl Context {
             BTreeSet::new()
         };
         before.symmetric_difference(&after).cloned().collect()
-    }
-
-    /// The HostedClusters of a cluster's namespace, as far as they are ours to change.
-    pub(crate) fn hosted_clusters(&self, key: &ClusterKey) -> Api<DynamicObject> {
-        let resource = WatchedKind::HostedClusters.subject(self.settings.role).resource;
-        Api::namespaced_with(self.api.client().clone(), key.namespace(), &resource)
     }
 
     /// Forgets a cluster that is gone.

@@ -3,8 +3,7 @@
 //! Only where a template makes the API server ours: then we are who writes its configuration, and
 //! nobody else keeps the record.
 
-use kube::api::{Patch, PatchParams};
-use lanyard_api::HostedCluster;
+use kube::api::PatchParams;
 use lanyard_desired::hosted_cluster::encryption_config::ENCRYPTION_CONFIG_SECRET;
 use lanyard_desired::hosted_cluster::key_rotation::{
     KeyEvidence, KeyStep, awaits_rollout, has_rolled, is_recorded, key_step, writer_in,
@@ -15,13 +14,12 @@ use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
-use crate::apply::write;
 use crate::context::Context;
 use crate::error::{ReconcileError, WriteError};
 use crate::events;
+use crate::hosted_cluster::{self, Fields};
 use crate::judge::Usable;
 use crate::lease::Fence;
-use crate::metrics::Verb;
 use crate::observe::Observed;
 use crate::read::fetch_objects;
 use crate::settings::Role;
@@ -103,7 +101,7 @@ async fn take(
         KeyStep::Keep => Ok(Recorded::Kept),
         KeyStep::Lost(problem) => Ok(Recorded::Lost(problem)),
         KeyStep::Record { status, reason, message, is_needed } => {
-            match apply(context, observed, &status, fence).await {
+            match apply(context, observed, status, fence).await {
                 Err(WriteError::Api(error)) if !is_needed => {
                     return Ok(Recorded::Refused(vec![error]));
                 }
@@ -135,29 +133,14 @@ async fn fetch(
 async fn apply(
     context: &Context,
     observed: &Observed,
-    status: &Value,
+    status: Value,
     fence: &Fence,
 ) -> Result<(), WriteError> {
-    let key = &observed.key;
-    let object = json!({
-        "apiVersion": HostedCluster::API_VERSION,
-        "kind": HostedCluster::KIND,
-        "metadata": {
-            "namespace": key.namespace(),
-            "name": key.name(),
-            "uid": observed.cluster.uid,
-        },
-        "status": {"secretEncryption": status},
-    });
-    let clusters = context.hosted_clusters(key);
     // Who ends a rotation by hand holds fields of the record until the next one.
     let parameters = PatchParams::apply(KEY_MANAGER).force();
-    let patch = Patch::Apply(&object);
-    let apply = || clusters.patch_status(key.name(), &parameters, &patch);
-    let action = format!("record the encryption key of HostedCluster {key}");
-    let what = (HostedCluster::KIND, Verb::Apply);
-    drop(write(&context.api, fence, &context.metrics, what, &action, apply).await?);
-    Ok(())
+    let action = format!("record the encryption key of HostedCluster {}", observed.key);
+    let fields = Fields::Status(json!({"secretEncryption": status}));
+    hosted_cluster::apply(context, observed, fence, &parameters, fields, &action).await.map(drop)
 }
 
 /// The deployment of the API server.

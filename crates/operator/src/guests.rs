@@ -1,6 +1,5 @@
 //! What belongs to a hosted cluster and is ended by other operators.
 
-use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use lanyard_desired::deletion::{Guest, GuestKind, Guests, Unlisted};
 use lanyard_kubernetes::{ApiError, Patience};
@@ -30,9 +29,8 @@ pub(crate) async fn fetch_guests(
             GuestKind::NodePool => observed.key.namespace(),
             GuestKind::Cluster | GuestKind::AzureMachine => &observed.namespace,
         };
-        let resource = Subject::of(api_version, kind.name(), plural).resource;
-        let objects: Api<DynamicObject> =
-            Api::namespaced_with(context.api.client().clone(), namespace, &resource);
+        let subject = Subject::of(api_version, kind.name(), plural);
+        let objects = subject.objects(context.api.client(), Some(namespace));
         let parameters = ListParams::default();
         let list = || objects.list(&parameters);
         let action = format!("list {plural} of {namespace}");

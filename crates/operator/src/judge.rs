@@ -1,7 +1,7 @@
 //! What to do about a HostedCluster at all. Pure.
 
 use jiff::Timestamp;
-use lanyard_api::HostedCluster;
+use lanyard_api::{HostedCluster, HostedControlPlane};
 use lanyard_desired::hosted_cluster::key_rotation::lint_rotation;
 use lanyard_desired::{
     HostedClusterKind, Problem, Problems, Severity, ValidateError, Validated,
@@ -9,7 +9,7 @@ use lanyard_desired::{
 };
 use serde_json::Value;
 
-use crate::claim::{CONTROL_PLANE, Claim};
+use crate::claim::Claim;
 use crate::finalizer;
 use crate::key::ClusterKey;
 use crate::observe::Observed;
@@ -122,7 +122,8 @@ fn foreign(observed: &Observed) -> Judgement {
     );
     let hint = format!(
         "hand the namespace over with the label \
-         `{CONTROL_PLANE}=true` and the annotation `{}={key}`; it stays when the cluster goes",
+         `{}=true` and the annotation `{}={key}`; it stays when the cluster goes",
+        HostedControlPlane::CONTROL_PLANE_LABEL,
         HostedCluster::CLUSTER_ANNOTATION
     );
     unusable("metadata.name", &message, &hint)

@@ -65,8 +65,7 @@ impl WatchedKind {
             ),
             Self::PrivateRouters => Subject::of("v1", "Service", "services").named(PRIVATE_ROUTER),
             Self::Owned(kind) => {
-                let facts = kind.facts();
-                let subject = Subject::of(facts.api_version, facts.kind, facts.plural);
+                let subject = Subject::owned(kind);
                 match role {
                     Role::All => subject.labelled(OURS),
                     Role::IdentityOnly => subject,

@@ -31,6 +31,7 @@ mod error;
 mod events;
 mod finalizer;
 mod guests;
+mod hosted_cluster;
 mod judge;
 mod key;
 mod kinds;

@@ -118,14 +118,16 @@ impl Comparison {
 
     /// Remembers what is as it should be.
     fn settle(&self, observed: &Observed, applier: Applier<'_>) {
-        let writes =
-            |key: &ObjectKey| self.changes.iter().any(|it| it.is_write() && it.key() == key);
         let kept = |key: &ObjectKey| {
             let is_keep = |it: &&Change| matches!(it, Change::Keep { .. });
             self.changes.iter().filter(is_keep).any(|it| it.key() == key)
         };
-        let good: Vec<_> =
-            self.versions.iter().filter(|(key, _)| kept(key) && !writes(key)).cloned().collect();
+        let good: Vec<_> = self
+            .versions
+            .iter()
+            .filter(|(key, _)| kept(key) && !self.writes(key))
+            .cloned()
+            .collect();
         applier.stores.settle(&observed.namespace, &good, &self.wished);
     }
 

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt;
-use kube::Api;
 use kube::api::{DynamicObject, ListParams};
 use lanyard_desired::{ObjectKey, ObservedObject, OwnedKind};
 use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 
 use crate::kinds::OURS;
 use crate::store::Stores;
-use crate::watch::Subject;
+use crate::watch::{Subject, observed, of_name};
 
 /// What was read.
 #[derive(Debug, Default)]
@@ -67,20 +66,16 @@ fn groups(keys: Vec<ObjectKey>) -> Vec<Group> {
 
 impl Group {
     async fn fetch(&self, api: &KubernetesApi) -> Result<Vec<DynamicObject>, ApiError> {
-        let (client, resource) = (api.client().clone(), &self.subject().resource);
-        let objects: Api<DynamicObject> = match &self.namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, resource),
-            None => Api::all_with(client, resource),
-        };
+        let facts = self.kind.facts();
+        let objects = self.subject().objects(api.client(), self.namespace.as_deref());
         let parameters = ListParams::default().labels(OURS);
-        // A list of one is as good as a read, and asks for no other right than the watch does.
         let (parameters, what) = match &*self.keys {
-            [key] => (parameters.fields(&format!("metadata.name={}", key.name)), &key.name),
-            _ => (parameters, &resource.plural),
+            [key] => (parameters.fields(&of_name(&key.name)), &*key.name),
+            _ => (parameters, facts.plural),
         };
         let list = || objects.list(&parameters);
         let place = self.namespace.as_deref().unwrap_or("all namespaces");
-        let action = format!("list {} {what} of {place}", resource.kind);
+        let action = format!("list {} {what} of {place}", facts.kind);
         Ok(api.call(Patience::USUAL, action, list).await?.items)
     }
 
@@ -89,9 +84,8 @@ impl Group {
         let subject = self.subject();
         for object in objects {
             let object = subject.typed(object);
-            let observed = serde_json::to_value(&object).ok().and_then(ObservedObject::of);
             // What was not asked for comes with the watch, which wakes whom it concerns.
-            let Some(observed) = observed.filter(|it| self.keys.contains(&it.key)) else {
+            let Some(observed) = observed(&object).filter(|it| self.keys.contains(&it.key)) else {
                 continue;
             };
             stores.read(&observed.key, object);
@@ -105,8 +99,7 @@ impl Group {
     }
 
     fn subject(&self) -> Subject {
-        let facts = self.kind.facts();
-        Subject::of(facts.api_version, facts.kind, facts.plural)
+        Subject::owned(self.kind)
     }
 }
 

@@ -16,12 +16,13 @@ use lanyard_desired::{
     OwnedKind, Problem, Problems, ValidatedHostedCluster, Writer, lint_shared_credentials, validate,
 };
 use lanyard_kubernetes::ApiError;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::apply::write;
 use crate::context::Context;
 use crate::error::WriteError;
 use crate::events;
+use crate::hosted_cluster::{self, Fields};
 use crate::judge::Usable;
 use crate::key::ClusterKey;
 use crate::kinds::WatchedKind;
@@ -354,23 +355,11 @@ async fn apply_conditions(
     fence: &Fence,
 ) -> Result<(), WriteError> {
     let key = &observed.key;
-    let object: Value = json!({
-        "apiVersion": HostedCluster::API_VERSION,
-        "kind": HostedCluster::KIND,
-        "metadata": {
-            "namespace": key.namespace(),
-            "name": key.name(),
-            "uid": observed.cluster.uid,
-        },
-        "status": {"conditions": conditions},
-    });
-    let clusters = context.hosted_clusters(key);
     let parameters = PatchParams::apply(Writer::HostedCluster.field_manager());
-    let patch = Patch::Apply(&object);
-    let apply = || clusters.patch_status(key.name(), &parameters, &patch);
     let action = format!("apply conditions of HostedCluster {key}");
-    let what = (HostedCluster::KIND, Verb::Apply);
-    let written = write(&context.api, fence, &context.metrics, what, &action, apply).await?;
+    let fields = Fields::Status(json!({"conditions": conditions}));
+    let written =
+        hosted_cluster::apply(context, observed, fence, &parameters, fields, &action).await?;
     context.stores.conditions_written(key, &written);
     Ok(())
 }

@@ -12,7 +12,7 @@ use lanyard_desired::{Change, ObjectKey, ObservedObject, OwnedKind};
 use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 
 use crate::read::Found;
-use crate::watch::Subject;
+use crate::watch::{Subject, observed, of_name};
 
 /// What is there of all that would be created. One list for each kind, of names alone and out of the
 /// API server's cache; nothing is asked where nothing would be created. What cannot be listed is not
@@ -24,7 +24,7 @@ pub(crate) async fn fetch_strangers(
 ) -> Found {
     let mut groups: BTreeMap<OwnedKind, BTreeSet<ObjectKey>> = BTreeMap::new();
     let created = changes.iter().filter(|change| matches!(change, Change::Create { .. }));
-    // A namespace is shared with whoever made it.
+    // Whose the namespace is was found out before.
     for key in created.map(Change::key).filter(|key| key.kind != OwnedKind::Namespace) {
         groups.entry(key.kind).or_default().insert(key.clone());
     }
@@ -74,22 +74,20 @@ impl Place<'_> {
 
     /// One object, by a list of one: it needs no other right.
     async fn fetch(self, name: &str) -> Result<Option<ObservedObject>, ApiError> {
-        let parameters = ListParams::default().fields(&format!("metadata.name={name}"));
+        let parameters = ListParams::default().fields(&of_name(name));
         let objects = self.objects();
         let list = || objects.list(&parameters);
         let found = self.api.call(Patience::USUAL, self.action(name), list).await?;
-        let object = found.items.into_iter().next().map(|object| self.subject().typed(object));
-        Ok(object.and_then(|it| ObservedObject::of(serde_json::to_value(&it).ok()?)))
+        let object = found.items.into_iter().next();
+        Ok(object.and_then(|object| observed(&self.subject().typed(object))))
     }
 
     fn objects(self) -> Api<DynamicObject> {
-        let client = self.api.client().clone();
-        Api::namespaced_with(client, self.namespace, &self.subject().resource)
+        self.subject().objects(self.api.client(), Some(self.namespace))
     }
 
     fn subject(self) -> Subject {
-        let facts = self.kind.facts();
-        Subject::of(facts.api_version, facts.kind, facts.plural)
+        Subject::owned(self.kind)
     }
 
     fn action(self, what: &str) -> String {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::{Either, select};
-use kube::Api;
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use kube::runtime::watcher::{self, watcher};
+use kube::{Api, Client};
+use lanyard_desired::{ObservedObject, OwnedKind};
 use lanyard_kubernetes::{ApiError, KubernetesApi, backoff};
 
 use crate::metrics::OperatorMetrics;
@@ -50,6 +51,20 @@ impl Subject {
         Self { resource, labels: None, name: None }
     }
 
+    /// What we or others make for a hosted cluster.
+    pub(crate) fn owned(kind: OwnedKind) -> Self {
+        let facts = kind.facts();
+        Self::of(facts.api_version, facts.kind, facts.plural)
+    }
+
+    /// The objects of the kind, in one namespace or in all.
+    pub(crate) fn objects(&self, client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
+            None => Api::all_with(client.clone(), &self.resource),
+        }
+    }
+
     pub(crate) const fn labelled(mut self, labels: &'static str) -> Self {
         self.labels = Some(labels);
         self
@@ -68,7 +83,7 @@ impl Subject {
             None => config,
         };
         match self.name {
-            Some(name) => config.fields(&format!("metadata.name={name}")),
+            Some(name) => config.fields(&of_name(name)),
             None => config,
         }
     }
@@ -85,8 +100,7 @@ impl Subject {
         let mut outage = Outage::default();
         loop {
             let connection = api.connection_to_watch(&self.resource.plural);
-            let objects: Api<DynamicObject> =
-                Api::all_with(connection.client().clone(), &self.resource);
+            let objects = self.objects(connection.client(), None);
             let mut events = std::pin::pin!(watcher(objects, self.config()));
             loop {
                 let event = if outage.failures == 0 {
@@ -165,6 +179,17 @@ impl Subject {
     }
 }
 
+/// The selector of the one object of a name. A list of one is as good as a read, and asks for no other
+/// right than the watch does.
+pub(crate) fn of_name(name: &str) -> String {
+    format!("metadata.name={name}")
+}
+
+/// An object that says what it is, as it is compared.
+pub(crate) fn observed(object: &DynamicObject) -> Option<ObservedObject> {
+    ObservedObject::of(serde_json::to_value(object).ok()?)
+}
+
 /// A time in which a watch breaks again and again.
 #[derive(Debug, Default)]
 struct Outage {
@@ -177,11 +202,7 @@ struct Outage {
 impl Outage {
     fn note(&mut self, error: &ApiError) {
         self.failures = self.failures.saturating_add(1);
-        let refusal = match error {
-            ApiError::NotServed { .. } => Some(404),
-            ApiError::Refused { status: status @ (401 | 403 | 404 | 405), .. } => Some(*status),
-            _ => None,
-        };
+        let refusal = error.refusal();
         let is_the_same = self.refusal == refusal;
         self.refusals = match refusal {
             Some(_) if is_the_same => self.refusals.saturating_add(1),

@@ -26,11 +26,7 @@ pub(crate) enum Kind {
 /// itself, and is waited for; but not for ever where other kinds are listed meanwhile
 /// (`failing_for`): the webhook that converts objects of another operator may be away for days.
 pub(super) fn is_given_up(kind: WatchedKind, error: &ApiError, failing_for: Duration) -> bool {
-    let is_refused = matches!(
-        error,
-        ApiError::NotServed { .. } | ApiError::Refused { status: 401 | 403 | 404 | 405, .. }
-    );
-    is_refused || (!kind.is_needed() && failing_for >= PATIENCE)
+    error.refusal().is_some() || (!kind.is_needed() && failing_for >= PATIENCE)
 }
 
 /// How long a list may fail while others do not.

@@ -25,7 +25,7 @@ fn api(answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static) -
         }
     });
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
-    KubernetesApi::of_client(kube::Client::new(service, "default"), Arc::new(clock))
+    KubernetesApi::of_client(Client::new(service, "default"), Arc::new(clock))
 }
 
 /// What a watch tells until everything was told.
@@ -94,7 +94,7 @@ async fn an_outage_that_is_over_does_not_lengthen_the_next_one() {
             Ok::<_, Infallible>(http::Response::builder().status(status).body(body).unwrap())
         }
     });
-    let client = kube::Client::new(service, "default");
+    let client = Client::new(service, "default");
     let api = KubernetesApi::of_client(client, Arc::new(clock.clone()));
     let kind = WatchedKind::Owned(OwnedKind::ConfigMap);
     let following = tokio::spawn(async move {
