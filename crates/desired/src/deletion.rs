@@ -233,9 +233,16 @@ impl Parting {
         !self.may_go() && breaks(Component::NodePoolManagement)
     }
 
+    /// What stays behind, in one line: the beginning of [`message`](Self::message). Nothing when all
+    /// goes.
+    pub fn leak_message(&self) -> Option<String> {
+        let leaks: Vec<_> = self.leaks.iter().map(ToString::to_string).collect();
+        (!leaks.is_empty()).then(|| format!("broken identities leave behind: {}", leaks.join("; ")))
+    }
+
     /// What a person is told, in one line; nothing when there is nothing to tell.
     pub fn message(&self) -> Option<String> {
-        let mut parts = Vec::new();
+        let mut parts = Vec::from_iter(self.leak_message());
         if !self.waits_for.is_empty() {
             let guests: Vec<_> =
                 self.waits_for.iter().take(MOST_GUESTS).map(ToString::to_string).collect();
@@ -245,10 +252,6 @@ impl Parting {
         }
         for Unlisted { kind, error, .. } in &self.unlisted {
             parts.push(format!("the end waits until every {} can be listed: {error}", kind.name()));
-        }
-        if !self.leaks.is_empty() {
-            let leaks: Vec<_> = self.leaks.iter().map(ToString::to_string).collect();
-            parts.push(format!("broken identities leave behind: {}", leaks.join("; ")));
         }
         if !self.may_go() && !self.fading.is_empty() {
             let fading: Vec<_> = self.fading.iter().map(ToString::to_string).collect();

@@ -48,6 +48,13 @@ impl Context {
         before.symmetric_difference(&after).cloned().collect()
     }
 
+    /// Forgets what was remembered of all clusters but those that were led here all the time. What
+    /// others found meanwhile is unknown here; the status of a cluster that comes back tells it.
+    pub(crate) fn forget_all_but(&self, was_led: impl Fn(&ClusterKey) -> bool) {
+        self.memories.lock().retain(|key, _| was_led(key));
+        self.budgets.lock().retain(was_led);
+    }
+
     /// Forgets a cluster that is gone.
     pub(crate) fn forget(&self, key: &ClusterKey) {
         self.shared.lock().forget(key);

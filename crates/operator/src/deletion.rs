@@ -18,6 +18,7 @@ use crate::kinds::WatchedKind;
 use crate::observe::{Observed, control_plane_key, namespace_key};
 use crate::queue::Again;
 use crate::read::fetch_objects;
+use crate::settings::Role;
 use crate::status::{self, Heard};
 use crate::store::Wished;
 
@@ -113,7 +114,8 @@ async fn take_away(
 
 /// What the end of a cluster waits for; nothing where nobody waits for us.
 async fn guests(context: &Context, observed: &Observed) -> Result<Option<Guests>, ApiError> {
-    if !finalizer::is_held(observed) {
+    // Who writes only the status takes nothing away, whatever an earlier role left behind.
+    if context.settings.role == Role::IdentityOnly || !finalizer::is_held(observed) {
         return Ok(None);
     }
     // Whoever forces the end may do so because the lists fail.

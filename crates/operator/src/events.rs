@@ -46,6 +46,11 @@ impl EventBudgets {
         left.is_some()
     }
 
+    /// Forgets all clusters but these.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(&ClusterKey) -> bool) {
+        self.0.retain(|key, _| is_kept(key));
+    }
+
     /// Forgets a cluster that is gone.
     pub(crate) fn forget(&mut self, key: &ClusterKey) {
         self.0.remove(key);

@@ -13,7 +13,7 @@ use crate::claim::Claim;
 use crate::finalizer;
 use crate::key::ClusterKey;
 use crate::observe::Observed;
-use crate::settings::OperatorSettings;
+use crate::settings::{OperatorSettings, Role};
 
 /// The value of `MANAGED_SERVICE` on a management cluster of managed Azure.
 pub const MANAGED_SERVICE: &str = "ARO-HCP";
@@ -58,7 +58,11 @@ pub(crate) fn judge(observed: &Observed, settings: &OperatorSettings) -> Judgeme
             let other = unreadable.platform.as_deref();
             return match other.and_then(HostedClusterKind::of_other_platform) {
                 Some(kind) => other_kind(observed, kind),
-                None => unusable("", &unreadable.problem, "see the field types of the API"),
+                None => unusable(
+                    &unreadable.field,
+                    &unreadable.problem,
+                    "see the field types of the API",
+                ),
             };
         }
     };
@@ -85,7 +89,11 @@ pub(crate) fn judge(observed: &Observed, settings: &OperatorSettings) -> Judgeme
     if observed.claim == Claim::Foreign {
         return foreign(observed);
     }
-    let lints = lints.into_iter().chain(lint_rotation(&wire)).collect();
+    let lints = lints
+        .into_iter()
+        .chain(lint_rotation(&wire))
+        .chain(lint_finalizer(observed, settings.role));
+    let lints = lints.collect();
     let pause = pause(&wire, observed.now);
     Judgement::Usable(Box::new(Usable { wire, cluster, lints, pause }))
 }
@@ -100,6 +108,24 @@ fn other_kind(observed: &Observed, kind: HostedClusterKind) -> Judgement {
         format!("this is {kind}; it was a cluster of managed Azure, and what was made stays");
     let hint = "set the field back, or delete the HostedCluster and make another one";
     unusable(kind.field(), &message, hint)
+}
+
+/// Our finalizer where nobody takes it away: this operator writes only its own status.
+fn lint_finalizer(observed: &Observed, role: Role) -> Option<Problem> {
+    let is_left = role == Role::IdentityOnly && finalizer::is_held(observed);
+    is_left.then(|| Problem {
+        field: "metadata.finalizers".to_owned(),
+        severity: Severity::Lint,
+        message: format!(
+            "`{}` is held, and with `--role identity-only` nobody takes it away: a deletion does not end",
+            finalizer::FINALIZER
+        ),
+        hint: Some(
+            "run the operator with `--role all` to take away what it made, or, where all of it \
+             belongs to another operator now, take the finalizer away"
+                .to_owned(),
+        ),
+    })
 }
 
 /// Two clusters come to one namespace, such as `a-b/c` and `a/b-c`.
@@ -156,42 +182,20 @@ const GO_TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
 mod tests {
     use std::sync::Arc;
 
-    use kube::api::DynamicObject;
     use lanyard_desired::forecast::Policy;
     use lanyard_desired::objects::{Owner, VolumeRefresh};
     use serde_json::json;
 
     use super::*;
     use crate::finalizer::FINALIZER;
-    use crate::settings::Role;
-    use crate::store::Cluster;
 
-    const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
     const TYPE: &str = "/spec/platform/type";
     const AUTHENTICATION: &str =
         "/spec/platform/azure/azureAuthenticationConfig/azureAuthenticationConfigType";
 
     /// The example with a value at a pointer.
     fn observed(pointer: &str, value: Value) -> Observed {
-        let wire = HostedCluster::parse_yaml(EXAMPLE).unwrap();
-        let mut object = serde_json::to_value(wire).unwrap();
-        *object.pointer_mut(pointer).unwrap() = value;
-        let object: DynamicObject = serde_json::from_value(object).unwrap();
-        Observed {
-            key: ClusterKey::of("clusters", "harbour"),
-            cluster: Cluster::of(object, &[]),
-            namespace: "clusters-harbour".to_owned(),
-            tenant: None,
-            owner: Owner::NotYet,
-            pods: Vec::new(),
-            volumes: Vec::new(),
-            private_router: None,
-            classes: None,
-            claim: Claim::Ours,
-            lacking: Vec::new(),
-            previous: None,
-            now: at("2026-01-02T00:00:00Z"),
-        }
+        Observed::of_example(|wire| *wire.pointer_mut(pointer).unwrap() = value)
     }
 
     fn settings() -> OperatorSettings {
@@ -227,6 +231,18 @@ mod tests {
                 assert_eq!((problem.field.as_str(), problem.severity), (field, Severity::Error));
                 assert!(problem.message.contains("what was made stays"), "{}", problem.message);
             }
+        }
+    }
+
+    #[test]
+    fn a_finalizer_that_nobody_takes_away_is_told() {
+        let mut held = observed(TYPE, json!("Azure"));
+        held.cluster.finalizers = vec![FINALIZER.to_owned()];
+        for (role, is_told) in [(Role::All, false), (Role::IdentityOnly, true)] {
+            let judgement = judge(&held, &OperatorSettings { role, ..settings() });
+            let Judgement::Usable(usable) = judgement else { panic!("{judgement:?}") };
+            let told = usable.lints.iter().any(|it| it.field == "metadata.finalizers");
+            assert_eq!(told, is_told, "{role:?}");
         }
     }
 

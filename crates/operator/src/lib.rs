@@ -40,6 +40,7 @@ mod metrics;
 mod objects;
 mod observe;
 mod operator;
+mod parting;
 mod plan;
 mod queue;
 mod read;

@@ -36,7 +36,8 @@ pub(crate) struct Observed {
     pub(crate) classes: Option<BTreeSet<String>>,
     /// Kinds that cannot be used.
     pub(crate) lacking: Vec<Lacking>,
-    /// How the identities are, as it was told last.
+    /// How the identities are, as it was told last; of this HostedCluster, and not of a former one of
+    /// its name.
     pub(crate) previous: Option<Told>,
     pub(crate) now: Timestamp,
 }
@@ -45,6 +46,7 @@ pub(crate) struct Observed {
 pub(crate) fn observe(context: &Context, key: &ClusterKey) -> Option<Observed> {
     let stores = &context.stores;
     let cluster = stores.cluster(key)?;
+    let uid = cluster.uid.clone();
     let namespace = control_plane_namespace(key);
     let (pods, volumes) = stores.facts(&namespace);
     let owner = stores.uid(&namespace, &control_plane_key(key, &namespace));
@@ -65,7 +67,7 @@ pub(crate) fn observe(context: &Context, key: &ClusterKey) -> Option<Observed> {
         private_router: stores.private_router(&namespace),
         classes,
         lacking: lacking(context),
-        previous: stores.identities(key),
+        previous: stores.identities(key).filter(|told| told.owner.as_deref() == Some(&*uid)),
         now: context.api.clock().now(),
         namespace,
     })
@@ -110,5 +112,31 @@ pub(crate) fn control_plane_key(key: &ClusterKey, namespace: &str) -> ObjectKey 
         kind: OwnedKind::HostedControlPlane,
         namespace: Some(namespace.to_owned()),
         name: key.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+impl Observed {
+    /// The example, changed, as it is before anything was made for it.
+    pub(crate) fn of_example(change: impl FnOnce(&mut serde_json::Value)) -> Self {
+        const EXAMPLE: &str = include_str!("../../../examples/hostedcluster.yaml");
+        let wire = lanyard_api::HostedCluster::parse_yaml(EXAMPLE).unwrap();
+        let mut object = serde_json::to_value(wire).unwrap();
+        change(&mut object);
+        Self {
+            key: ClusterKey::of("clusters", "harbour"),
+            cluster: Cluster::of(serde_json::from_value(object).unwrap(), &[]),
+            namespace: "clusters-harbour".to_owned(),
+            tenant: None,
+            owner: Owner::NotYet,
+            pods: Vec::new(),
+            volumes: Vec::new(),
+            private_router: None,
+            classes: None,
+            claim: Claim::Ours,
+            lacking: Vec::new(),
+            previous: None,
+            now: "2026-01-02T00:00:00Z".parse().unwrap(),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The operator, put together: watches fill the stores, changes wake clusters, workers look at them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -200,17 +200,28 @@ impl Operator {
             Follow::Kinds => self.kinds.subscribe(),
             Follow::Tenures => self.tenures.changes(),
         };
+        let mut before = self.tenures.held();
         while changes.changed().await.is_ok() {
             match follow {
                 Follow::Kinds => drop(self.look_at_kinds()),
                 Follow::Tenures => {
                     self.context.stores.trim();
+                    self.forget_what_was_lost(&mut before);
                     for key in self.context.stores.clusters() {
                         self.queue.wake(&key, Wake::Wish);
                     }
                 }
             }
         }
+    }
+
+    /// Forgets what was remembered of clusters that were not led here `before`, or are not now.
+    pub(crate) fn forget_what_was_lost(&self, before: &mut BTreeSet<u32>) {
+        let now = self.tenures.held();
+        let kept: BTreeSet<_> = before.intersection(&now).copied().collect();
+        let shards = self.tenures.shards();
+        self.context.forget_all_but(|key| kept.contains(&key.shard(shards)));
+        *before = now;
     }
 
     async fn work(&self, end: impl Future<Output = ()>) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
@@ -29,9 +29,9 @@ use crate::kinds::WatchedKind;
 use crate::lease::Fence;
 use crate::metrics::Verb;
 use crate::observe::Observed;
+use crate::parting::{self, CLEANED_UP};
 use crate::queue::Again;
 use crate::settings::Role;
-use crate::store::Told;
 
 /// The field manager of [`HostedClusterIdentities`], in every role.
 pub const STATUS_MANAGER: &str = "lanyard-identities";
@@ -46,10 +46,6 @@ pub(crate) const CONDITIONS: [&str; 7] = [
     status::IDENTITIES_IN_STEP,
     status::ADVISED_CONFIGURATION,
 ];
-
-/// Whether the end of a cluster leaves nothing behind in Azure. It is told while a cluster is being
-/// deleted, and only then.
-pub(crate) const CLEANED_UP: &str = "AzureResourcesCleanedUp";
 
 /// What the earlier stages came to.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +124,7 @@ pub(crate) async fn tell(
     fence: &Fence,
 ) -> Result<(), WriteError> {
     let now = &look.status;
-    let previous = observed.previous.as_ref().filter(|told| is_about(told, observed));
+    let previous = observed.previous.as_ref();
     let told = previous.and_then(|told| told.status.as_ref());
     // What goes with a HostedCluster that is being deleted is not made anew.
     let is_going = previous.is_none() && observed.cluster.is_deleting;
@@ -146,15 +142,12 @@ pub(crate) async fn tell(
     }
     let before = observed.cluster.conditions.iter().find(|it| it.type_ == CLEANED_UP);
     let parting = match &look.parting {
-        Some(parting) => parting_condition(observed, parting, before),
+        Some(parting) => parting::condition(observed, parting, before),
         None => before.cloned(),
     };
-    if let Some(parting) = parting.as_ref().filter(|now| before != Some(*now)) {
-        let news = Transition {
-            event_type: EventType::Warning,
-            reason: parting.reason.clone(),
-            message: parting.message.clone(),
-        };
+    if let (Some(told), Some(parting)) = (&parting, &look.parting)
+        && let Some(news) = parting::news(parting, told, before)
+    {
         events::tell(context, observed, &[news], fence).await?;
     }
     let is_over = before.is_some() && parting.is_none();
@@ -171,7 +164,7 @@ fn desired_observed<'a>(
     heard: &Heard<'a>,
     drift: &'a [Finding],
 ) -> status::Observed<'a> {
-    let previous = observed.previous.as_ref().filter(|told| is_about(told, observed));
+    let previous = observed.previous.as_ref();
     status::Observed {
         cluster: heard.state,
         generation: observed.cluster.generation,
@@ -210,11 +203,6 @@ fn usability_news(told: Option<&IdentitiesStatus>, now: &IdentitiesStatus) -> Op
     };
     let message = message.chars().take(MOST_MESSAGE).collect();
     Some(Transition { event_type, reason: reason.to_owned(), message })
-}
-
-/// Whether what was told is about this HostedCluster, and not about a former one of its name.
-fn is_about(told: &Told, observed: &Observed) -> bool {
-    told.owner.as_deref() == Some(&observed.cluster.uid)
 }
 
 /// What drifted, and when time alone brings more of it to light.
@@ -364,44 +352,13 @@ async fn apply_conditions(
     Ok(())
 }
 
-/// What the end of a cluster waits for and leaves behind; nothing where there is nothing to tell.
-fn parting_condition(
-    observed: &Observed,
-    parting: &Parting,
-    before: Option<&Condition>,
-) -> Option<Condition> {
-    // From here on pods go and know no more than they knew.
-    if let Some(told) = before.filter(|it| it.reason == RESOURCES_LEFT && parting.may_go()) {
-        return Some(told.clone());
-    }
-    let message = [parting.message()?].into_iter().chain(parting.hint()).collect::<Vec<_>>();
-    let (status, reason) = match (parting.leaks.is_empty(), parting.may_go()) {
-        (false, false) => (status::FALSE, "IdentitiesBroken"),
-        (false, true) => (status::FALSE, RESOURCES_LEFT),
-        (true, false) => (status::UNKNOWN, "WaitingForOthers"),
-        (true, true) => return None,
-    };
-    let unchanged = before.filter(|it| it.status == status);
-    let changed = Time(Timestamp::from_second(observed.now.as_second()).unwrap_or(observed.now));
-    Some(Condition {
-        type_: CLEANED_UP.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: message.join("; next: ").chars().take(MOST_MESSAGE).collect(),
-        observed_generation: observed.cluster.generation,
-        last_transition_time: unchanged.map_or(changed, |it| it.last_transition_time.clone()),
-    })
-}
-
 fn identities(context: &Context, key: &ClusterKey) -> Api<HostedClusterIdentities> {
     Api::namespaced(context.api.client().clone(), key.namespace())
 }
 
 /// How often a cluster is looked at though nothing is told: it costs no request while all is well.
 const RECHECK: Duration = Duration::from_mins(5);
-/// The reason of the condition about the end of a cluster that waits for nobody any more.
-const RESOURCES_LEFT: &str = "ResourcesLeft";
 /// The reason of the condition about identities where the cluster cannot be used.
 const INVALID: &str = "InvalidHostedCluster";
 /// What an event takes.
-const MOST_MESSAGE: usize = 1_000;
+pub(crate) const MOST_MESSAGE: usize = 1_000;

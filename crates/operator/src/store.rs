@@ -2,6 +2,7 @@
 
 mod clusters;
 mod objects;
+mod typed;
 mod usability;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -28,6 +29,7 @@ use crate::queue::Wake;
 use crate::watch::Seen;
 pub(crate) use clusters::Cluster;
 pub(crate) use objects::{Objects, Unsettled, Wished, wished};
+use typed::{Mismatch, typed};
 pub(crate) use usability::Kind;
 use usability::is_given_up;
 
@@ -284,7 +286,7 @@ impl Inner {
             }
             WatchedKind::Identities => {
                 let key = ClusterKey::of(&namespace, &name);
-                let Ok(identities) = parse::<HostedClusterIdentities>(&object) else {
+                let Some(identities) = parse::<HostedClusterIdentities>(&object) else {
                     return News::new();
                 };
                 let told = Told::of(identities);
@@ -302,7 +304,7 @@ impl Inner {
                 self.about(&room, is_news)
             }
             WatchedKind::Pods => {
-                let Ok(pod) = parse::<Pod>(&object) else { return News::new() };
+                let Some(pod) = parse::<Pod>(&object) else { return News::new() };
                 let pod = ObservedPod::of(&pod);
                 if pod.classes.is_empty() {
                     // A control plane has many pods of which no identity is told.
@@ -314,7 +316,7 @@ impl Inner {
                 self.about(&namespace, is_news)
             }
             WatchedKind::PodStatuses => {
-                let status = parse::<SecretProviderClassPodStatus>(&object).ok();
+                let status = parse::<SecretProviderClassPodStatus>(&object);
                 let volume = status.as_ref().and_then(ObservedVolume::of);
                 let volumes = &mut self.rooms.entry(namespace.clone()).or_default().volumes;
                 let is_news = volumes.get(&name) != volume.as_ref();
@@ -533,13 +535,13 @@ fn place_of_key(key: &ClusterKey) -> (String, String) {
     (key.namespace().to_owned(), key.name().to_owned())
 }
 
-fn parse<T: serde::de::DeserializeOwned>(object: &DynamicObject) -> Result<T, serde_json::Error> {
-    let parsed = serde_json::to_value(object).and_then(serde_json::from_value);
-    if let Err(error) = &parsed {
-        let (namespace, name) = place_of(object);
-        tracing::warn!(namespace, name, "an object cannot be read and is left out: {error}");
-    }
-    parsed
+fn parse<T: serde::de::DeserializeOwned>(object: &DynamicObject) -> Option<T> {
+    typed(serde_json::to_value(object).unwrap_or_default())
+        .inspect_err(|Mismatch { field, problem }| {
+            let (namespace, name) = place_of(object);
+            tracing::warn!(namespace, name, field, "an object cannot be read: {problem}");
+        })
+        .ok()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! How long this process may write about which shard.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -105,6 +106,12 @@ impl Tenures {
     pub(crate) fn may_lead(&self, key: &ClusterKey) -> bool {
         let until = self.at(key.shard(self.shards()), |tenure| tenure.until).flatten();
         until.is_some() || !self.is_decided.load(Ordering::SeqCst)
+    }
+
+    /// The shards that are led here. A lease whose time is short is not somebody else's.
+    pub(crate) fn held(&self) -> BTreeSet<u32> {
+        let shards = self.shards.lock();
+        (0..).zip(shards.iter()).filter(|(_, it)| it.until.is_some()).map(|(it, _)| it).collect()
     }
 
     /// How many writes about a shard are on their way.

@@ -2,6 +2,7 @@ use std::convert::Infallible;
 
 use kube::client::Body;
 use lanyard_clock::{Clock as _, ManualClock};
+use lanyard_desired::drift::Memory;
 use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
 
@@ -54,4 +55,28 @@ async fn a_cluster_whose_shard_is_won_while_it_is_left_is_looked_at() {
     operator.queue.wake(&key, Wake::Wish);
     operator.leave(&taken);
     assert_eq!(operator.queue.waiting(), 1);
+}
+
+#[tokio::test]
+async fn what_was_remembered_of_a_cluster_ends_with_its_leadership() {
+    let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let operator = operator(&clock);
+    let key = ClusterKey::of("clusters", "harbour");
+    let remembered = || operator.context.memories.lock().contains_key(&key);
+    let remember = || drop(operator.context.memories.lock().insert(key.clone(), Memory::default()));
+    let lead = || operator.tenures.extend(0, clock.monotonic() + Duration::from_secs(15));
+    let mut before = operator.tenures.held();
+    lead();
+    operator.forget_what_was_lost(&mut before);
+    remember();
+    operator.forget_what_was_lost(&mut before);
+    assert!(remembered(), "it is led as before");
+    operator.tenures.end(0);
+    operator.forget_what_was_lost(&mut before);
+    assert!(!remembered());
+    // A look that was on its way ends later than the leadership.
+    remember();
+    lead();
+    operator.forget_what_was_lost(&mut before);
+    assert!(!remembered());
 }

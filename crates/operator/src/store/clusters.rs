@@ -7,6 +7,7 @@ use lanyard_api::HostedCluster;
 use lanyard_desired::deletion::FORCE_ANNOTATION;
 use serde_json::{Map, Value};
 
+use super::typed::{Mismatch, typed};
 use crate::queue::Wake;
 
 /// A HostedCluster, as far as it matters here.
@@ -28,6 +29,8 @@ pub(crate) struct Cluster {
 /// A HostedCluster whose fields have other types than the API says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unreadable {
+    /// Where: a path in the object.
+    pub(crate) field: String,
     pub(crate) problem: String,
     /// `spec.platform.type`, where that is a text.
     pub(crate) platform: Option<String>,
@@ -69,13 +72,11 @@ impl Cluster {
 
     /// The HostedCluster as a typed object.
     pub(crate) fn read(&self) -> Result<HostedCluster, Unreadable> {
-        serde_json::from_slice(&self.content).map_err(|error| {
-            // What is wrong, and not where in a text that nobody sees.
-            let text = error.to_string();
-            let problem = text.split(" at line ").next().unwrap_or(&text).to_owned();
+        let mut reader = serde_json::Deserializer::from_slice(&self.content);
+        typed(&mut reader).map_err(|Mismatch { field, problem }| {
             let value: Value = serde_json::from_slice(&self.content).unwrap_or_default();
             let platform = value.pointer("/spec/platform/type").and_then(Value::as_str);
-            Unreadable { problem, platform: platform.map(str::to_owned) }
+            Unreadable { field, problem, platform: platform.map(str::to_owned) }
         })
     }
 
@@ -144,9 +145,10 @@ mod tests {
     #[test]
     fn one_that_cannot_be_read_says_why_and_nothing_of_its_content() {
         let broken = cluster(|it| it["spec"]["platform"] = json!("planted"));
-        let problem = broken.read().unwrap_err().problem;
-        assert!(problem.contains("invalid type"), "{problem}");
-        assert!(!problem.contains("line"), "{problem}");
+        let unreadable = broken.read().unwrap_err();
+        assert_eq!(unreadable.field, "spec.platform");
+        assert!(unreadable.problem.starts_with("expected struct"), "{}", unreadable.problem);
+        assert!(!format!("{unreadable:?}").contains("planted"), "{unreadable:?}");
         // Its end can be forced all the same.
         let force = |value: &str| {
             cluster(|it| {

@@ -52,7 +52,11 @@ fn leases(args: &ReplicaArgs, chance: u32) -> Result<Option<LeaseSettings>, Comm
         problems.push(format!("--lease-duration: give {shortest} s or more"));
     }
     if !is_name(&args.lease_name) {
-        problems.push(format!("--lease-name: `{}` is no name of an object", args.lease_name));
+        problems.push(format!(
+            "--lease-name: `{}`: give lower-case letters, digits, `-` and `.`, at most {LONGEST_LEASE_NAME}, \
+             with a letter or digit at both ends of each part",
+            args.lease_name
+        ));
     }
     if !problems.is_empty() {
         return Err(CommandError::invalid(problems.join("; "))
@@ -67,7 +71,7 @@ fn leases(args: &ReplicaArgs, chance: u32) -> Result<Option<LeaseSettings>, Comm
     }))
 }
 
-/// Part of a name: what is no letter, digit or `-` is left out.
+/// Part of a name, with no dot in it: what is no letter, digit or `-` is left out.
 fn identity(pod_name: &str, chance: u32) -> String {
     let named = |it: &char| it.is_ascii_lowercase() || it.is_ascii_digit() || *it == '-';
     let kept: String = pod_name.chars().filter(named).take(LONGEST_IDENTITY).collect();
@@ -76,11 +80,13 @@ fn identity(pod_name: &str, chance: u32) -> String {
 }
 
 fn is_name(text: &str) -> bool {
-    let named = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
-    (1..=LONGEST_LEASE_NAME).contains(&text.len())
-        && text.chars().all(named)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+    let named = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
+    let is_label = |label: &str| {
+        label.starts_with(named)
+            && label.ends_with(named)
+            && label.chars().all(|it| named(it) || it == '-')
+    };
+    text.len() <= LONGEST_LEASE_NAME && text.split('.').all(is_label)
 }
 
 /// Less leaves no room for a renewal that fails once.

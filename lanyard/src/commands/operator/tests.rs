@@ -33,6 +33,21 @@ fn replicas_that_share_need_a_namespace_and_a_single_one_needs_nothing() {
 }
 
 #[test]
+fn leases_are_named_as_objects_are_and_releases_of_helm() {
+    let named =
+        |name: &str| resolve(&args(&["--lease-namespace=n", &format!("--lease-name={name}")]), 1);
+    let longest = "x".repeat(63);
+    for name in ["lanyard", "lanyard.prod-lanyard-operator", "0", &longest] {
+        assert_eq!(named(name).unwrap().leases.unwrap().name, name);
+    }
+    let longer = "x".repeat(64);
+    for name in ["", ".", "a..b", "-a", "a-", "a.-b", "A", "a_b", &longer] {
+        let text = named(name).unwrap_err().to_string();
+        assert!(text.contains(&format!("--lease-name: `{name}`")), "{text}");
+    }
+}
+
+#[test]
 fn every_process_has_an_identity_of_its_own_that_fits_into_a_name() {
     let line = ["--lease-namespace=n", "--pod-name=Operator.7d9_x", "--shards=3"];
     let identity = |chance| resolve(&args(&line), chance).unwrap().leases.unwrap().identity;

@@ -185,6 +185,10 @@ pub(super) fn deletion(stage: &Stage) -> Result<(), Failed> {
     let gone = format!("namespace/{CONTROL_PLANE}");
     let wait = ["wait", "--for=delete", &gone, "--timeout=90s"];
     stage.kubectl().run(&wait).map_err(|error| stage.told(error))?;
+    // The object about its identities is the garbage collector's, which comes when the owner is gone.
+    let told = format!("hostedclusteridentities/{NAME}");
+    let wait = ["wait", "--for=delete", &told, "--namespace", NAMESPACE, "--timeout=60s"];
+    stage.kubectl().run(&wait).map_err(|error| stage.told(error))?;
     let everything = [
         "get",
         "hostedclusters,hostedcontrolplanes,hostedclusteridentities,secretproviderclasses,secretproviderclasspodstatuses",
