@@ -1,8 +1,9 @@
 //! Which hosted cluster.
 
 use std::fmt;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
+
+use aws_lc_rs::digest::{SHA256, digest};
 
 /// The namespace and the name of a HostedCluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,13 +35,14 @@ impl ClusterKey {
         &self.name
     }
 
-    /// Which of `shards` parts of all clusters this one is in. Every replica of one version comes
-    /// to the same.
+    /// Which of `shards` parts of all clusters this one is in: the first eight bytes, big end first,
+    /// of the SHA-256 of what is displayed, modulo `shards`. Replicas of two versions live side by
+    /// side during a roll-out, so this never changes.
     pub(crate) fn shard(&self, shards: u32) -> u32 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        let place = hasher.finish() % u64::from(shards.max(1));
-        u32::try_from(place).unwrap_or_default()
+        let digest = digest(&SHA256, self.to_string().as_bytes());
+        let first = digest.as_ref().iter().take(size_of::<u64>());
+        let number = first.fold(0, |number, byte| number << u8::BITS | u64::from(*byte));
+        u32::try_from(number % u64::from(shards.max(1))).unwrap_or_default()
     }
 }
 
@@ -87,5 +89,13 @@ mod tests {
         }
         assert!(counts.iter().all(|count| *count > 150), "{counts:?}");
         assert_eq!(ClusterKey::of("a", "b").shard(1), 0);
+    }
+
+    #[test]
+    fn replicas_of_all_versions_come_to_the_same_shard() {
+        // Reckoned by `printf %s clusters/harbour | sha256sum`.
+        let shards = |name| [2, 3, 7, 1_000].map(|of| ClusterKey::of("clusters", name).shard(of));
+        assert_eq!(shards("harbour"), [0, 2, 4, 952]);
+        assert_eq!(shards("lagoon"), [1, 0, 6, 449]);
     }
 }

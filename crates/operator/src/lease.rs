@@ -3,6 +3,11 @@
 //! The clusters are divided into shards, and for each shard there is one `Lease`. A replica takes
 //! free ones up to its share, renews them, and gives back what is more than its share when another
 //! replica comes. Every write is fenced by the time that is left.
+//!
+//! What a shard is depends on how many there are, so that number is in the names of the leases. While
+//! it is being changed replicas with both numbers live side by side, and a cluster is in two shards:
+//! so nobody takes a shard while one of another division is held, and who took one looks once more
+//! before it leads. Of two that took at the same time at least one sees the other.
 
 mod election;
 mod tenure;
@@ -31,7 +36,8 @@ pub struct LeaseSettings {
     pub name: String,
     /// Who we are: part of a name, and no other process ever had it.
     pub identity: String,
-    /// How many shards there are; all replicas are told the same.
+    /// How many shards there are. While replicas that were told another number hold some, this one
+    /// takes none.
     pub shards: u32,
     /// How long a lease lasts without renewal.
     pub duration: Duration,
@@ -48,12 +54,22 @@ pub(crate) struct Candidate {
     settings: LeaseSettings,
     tenures: Tenures,
     sightings: Sightings,
+    /// Whether replicas with another number of shards are waited for.
+    waits_for_rivals: bool,
+}
+
+/// A shard whose lease is ours, and which is not led yet.
+#[derive(Debug, Clone, Copy)]
+struct Claimed {
+    shard: u32,
+    until: Duration,
 }
 
 impl Candidate {
     pub(crate) fn new(api: KubernetesApi, settings: LeaseSettings, tenures: Tenures) -> Self {
         let leases = Api::namespaced(api.client().clone(), &settings.namespace);
-        Self { api, leases, settings, tenures, sightings: Sightings::default() }
+        let sightings = Sightings::default();
+        Self { api, leases, settings, tenures, sightings, waits_for_rivals: false }
     }
 
     /// Holds its share until the end, and gives it back then.
@@ -97,16 +113,30 @@ impl Candidate {
             me: &self.settings.identity,
             shards: self.settings.shards,
             replicas: u32::try_from(others).unwrap_or(u32::MAX).saturating_add(1),
+            has_rivals: !self.rivals().is_empty(),
             now,
         };
-        for act in decide(&self.sightings, |shard| self.shard_name(shard), situation) {
+        let acts = decide(&self.sightings, |shard| self.shard_name(shard), situation);
+        self.tell_of_rivals();
+        let mut claimed = Vec::new();
+        for act in acts {
             let done = match act {
                 Act::Release(shard) => self.release(shard).await,
                 // What was not seen just now is not known to be free.
                 Act::Take(_) if !is_good => Ok(()),
-                Act::Renew(shard) | Act::Take(shard) => self.hold(shard).await,
+                Act::Renew(shard) | Act::Take(shard) => match self.hold(shard).await {
+                    Ok(news) => {
+                        claimed.extend(news);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                },
             };
             is_good &= Self::tell(done);
+        }
+        if !claimed.is_empty() {
+            let led = self.lead(&claimed).await;
+            is_good &= Self::tell(led);
         }
         if is_seen {
             self.tenures.decided();
@@ -127,19 +157,57 @@ impl Candidate {
                 self.tenures.end(shard);
             }
         }
-        let prefix = self.replica_prefix();
-        for name in self.sightings.abandoned(&prefix, FORGET_AFTER, now) {
+        let replicas = self.sightings.abandoned(&self.name("replica-"), FORGET_AFTER, now);
+        let shards = self.sightings.abandoned(&self.name("shard-"), FORGET_AFTER, now);
+        let others = shards.into_iter().filter(|name| !self.is_of_our_division(name));
+        for name in replicas.into_iter().chain(others) {
             self.delete(&name, None).await?;
         }
         Ok(())
     }
 
-    /// Takes or renews a shard. Our time counts from before we asked.
-    async fn hold(&mut self, shard: u32) -> Result<(), ApiError> {
+    /// Takes or renews a shard. Our time counts from before we asked. One that was led until the
+    /// answer came is led on; any other is only claimed.
+    async fn hold(&mut self, shard: u32) -> Result<Option<Claimed>, ApiError> {
         let until = self.clock().monotonic().saturating_add(self.settings.duration);
         self.write(&self.shard_name(shard), true).await?;
+        if !self.tenures.leads(shard) {
+            return Ok(Some(Claimed { shard, until }));
+        }
         self.tenures.extend(shard, until);
+        Ok(None)
+    }
+
+    /// Leads what was claimed, unless a rival claimed something meanwhile: then it is given back.
+    async fn lead(&mut self, claimed: &[Claimed]) -> Result<(), ApiError> {
+        self.look().await?;
+        let is_contested = !self.rivals().is_empty();
+        for Claimed { shard, until } in claimed {
+            if is_contested {
+                self.write(&self.shard_name(*shard), false).await?;
+            } else if self.is_ours(*shard) {
+                self.tenures.extend(*shard, *until);
+            }
+        }
         Ok(())
+    }
+
+    /// The leases of shards of another division that somebody holds.
+    fn rivals(&self) -> Vec<&str> {
+        let held = self.sightings.held(&self.name("shard-"), self.clock().monotonic());
+        held.into_iter().filter(|name| !self.is_of_our_division(name)).collect()
+    }
+
+    fn tell_of_rivals(&mut self) {
+        let rivals = self.rivals().join(", ");
+        let waits = !rivals.is_empty();
+        if waits && !self.waits_for_rivals {
+            tracing::warn!(
+                hint = "nothing, while a change of --shards rolls out; otherwise give all replicas the same number",
+                "replicas with another number of shards hold {rivals}: no shard is taken before they end"
+            );
+        }
+        self.waits_for_rivals = waits;
     }
 
     /// Stops writing about a shard, and then lets it go.
@@ -225,12 +293,26 @@ impl Candidate {
         record.is_some_and(|it| it.holder.as_deref() == Some(&self.settings.identity))
     }
 
-    fn shard_name(&self, shard: u32) -> String {
-        format!("{}-shard-{shard}", self.settings.name)
+    fn name(&self, rest: &str) -> String {
+        format!("{}-{rest}", self.settings.name)
     }
 
+    fn shard_name(&self, shard: u32) -> String {
+        self.name(&format!("shard-{shard}{}", self.division()))
+    }
+
+    /// How the names of our shards end.
+    fn division(&self) -> String {
+        format!("-of-{}", self.settings.shards)
+    }
+
+    fn is_of_our_division(&self, shard_name: &str) -> bool {
+        shard_name.ends_with(&self.division())
+    }
+
+    /// How the names of replicas begin that divide the clusters as we do.
     fn replica_prefix(&self) -> String {
-        format!("{}-replica-", self.settings.name)
+        self.name(&format!("replica{}-", self.division()))
     }
 
     fn replica_name(&self) -> String {
@@ -291,3 +373,6 @@ const DRAIN_LOOKS: u32 = 200;
 const DRAIN_PAUSE: Duration = Duration::from_millis(50);
 /// After how long the lease of a replica that is gone is deleted.
 const FORGET_AFTER: Duration = Duration::from_hours(1);
+
+#[cfg(test)]
+mod tests;

@@ -50,6 +50,8 @@ pub(crate) struct Situation<'a> {
     pub(crate) shards: u32,
     /// How many replicas live, with this one.
     pub(crate) replicas: u32,
+    /// Whether replicas that divide the clusters into another number of shards hold some.
+    pub(crate) has_rivals: bool,
     /// The time on this process' clock.
     pub(crate) now: Duration,
 }
@@ -86,8 +88,8 @@ impl Sightings {
     }
 
     /// The leases of these names that somebody holds.
-    pub(crate) fn held<'a>(&'a self, prefix: &'a str, now: Duration) -> Vec<&'a str> {
-        let named = self.0.keys().filter(move |name| name.starts_with(prefix));
+    pub(crate) fn held(&self, prefix: &str, now: Duration) -> Vec<&str> {
+        let named = self.0.keys().filter(|name| name.starts_with(prefix));
         named.map(String::as_str).filter(|name| self.holder(name, now).is_some()).collect()
     }
 
@@ -99,13 +101,14 @@ impl Sightings {
     }
 }
 
-/// What to do. Each replica has its share and no more, as long as the others live.
+/// What to do. Each replica has its share and no more, as long as the others live. Where clusters are
+/// divided otherwise, too, a free shard may have a cluster in it that is led: nothing is taken.
 pub(crate) fn decide(
     sightings: &Sightings,
     lease_of: impl Fn(u32) -> String,
     situation: Situation<'_>,
 ) -> Vec<Act> {
-    let Situation { me, shards, replicas, now } = situation;
+    let Situation { me, shards, replicas, has_rivals, now } = situation;
     let share = shards.div_ceil(replicas.max(1));
     let (mut acts, mut held) = (Vec::new(), 0);
     let holder = |shard: u32| sightings.holder(&lease_of(shard), now);
@@ -113,7 +116,7 @@ pub(crate) fn decide(
         held += 1;
         acts.push(if held > share { Act::Release(shard) } else { Act::Renew(shard) });
     }
-    let free = (0..shards).filter(|shard| holder(*shard).is_none());
+    let free = (0..shards).filter(|shard| !has_rivals && holder(*shard).is_none());
     let room = usize::try_from(share.saturating_sub(held)).unwrap_or_default();
     acts.extend(free.take(room).map(Act::Take));
     acts
@@ -146,7 +149,7 @@ mod tests {
 
     fn acts(holders: &[Option<&str>], replicas: u32) -> Vec<Act> {
         let shards = u32::try_from(holders.len()).unwrap();
-        let situation = Situation { me: "me", shards, replicas, now: SECOND };
+        let situation = Situation { me: "me", shards, replicas, has_rivals: false, now: SECOND };
         decide(&seen(holders, SECOND), name, situation)
     }
 
@@ -162,10 +165,24 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_taken_while_clusters_are_divided_otherwise_too() {
+        let sightings = seen(&[Some("me"), None, Some("me")], SECOND);
+        let decide = |replicas, has_rivals| {
+            let situation = Situation { me: "me", shards: 3, replicas, has_rivals, now: SECOND };
+            decide(&sightings, name, situation)
+        };
+        let renewed = [Act::Renew(0), Act::Renew(2)];
+        assert_eq!(decide(1, true), renewed);
+        assert_eq!(decide(3, true), [Act::Renew(0), Act::Release(2)]);
+        assert_eq!(decide(1, false), [&renewed[..], &[Act::Take(1)]].concat());
+    }
+
+    #[test]
     fn a_lease_that_nobody_renews_is_free_only_after_its_whole_time_was_watched() {
         let mut sightings = seen(&[Some("other")], SECOND);
         let decide = |sightings: &Sightings, now| {
-            decide(sightings, name, Situation { me: "me", shards: 1, replicas: 1, now })
+            let situation = Situation { me: "me", shards: 1, replicas: 1, has_rivals: false, now };
+            decide(sightings, name, situation)
         };
         assert_eq!(decide(&sightings, SECOND + LASTS), []);
         assert_eq!(decide(&sightings, SECOND + LASTS + SECOND), [Act::Take(0)]);
@@ -203,7 +220,8 @@ mod tests {
                     let me = format!("r{replica}");
                     let shown: Vec<_> = holders.iter().map(Option::as_deref).collect();
                     let sightings = seen(&shown, SECOND);
-                    let situation = Situation { me: &me, shards, replicas, now: SECOND };
+                    let situation =
+                        Situation { me: &me, shards, replicas, has_rivals: false, now: SECOND };
                     for act in decide(&sightings, name, situation) {
                         let (shard, holder) = match act {
                             Act::Renew(_) => continue,

@@ -68,8 +68,7 @@ impl Tenures {
 
     /// How many shards are led.
     pub(crate) fn led(&self) -> usize {
-        let now = self.clock.monotonic();
-        self.shards.lock().iter().filter(|it| it.until.is_some_and(|until| now < until)).count()
+        (0..self.shards()).filter(|shard| self.leads(*shard)).count()
     }
 
     /// Leads a shard until then. Tells whether that is news.
@@ -106,6 +105,12 @@ impl Tenures {
     pub(crate) fn may_lead(&self, key: &ClusterKey) -> bool {
         let until = self.at(key.shard(self.shards()), |tenure| tenure.until).flatten();
         until.is_some() || !self.is_decided.load(Ordering::SeqCst)
+    }
+
+    /// Whether a shard is led now.
+    pub(crate) fn leads(&self, shard: u32) -> bool {
+        let now = self.clock.monotonic();
+        self.at(shard, |tenure| tenure.until).flatten().is_some_and(|until| now < until)
     }
 
     /// The shards that are led here. A lease whose time is short is not somebody else's.
