@@ -20,6 +20,10 @@ pub struct CanaryFacts {
     /// What is wrong, while something is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<HopFailure>,
+    /// The hop that cannot be walked for a while, because its service wants to be left alone. It
+    /// says nothing about the identity: what was known of the hop stays known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<HopFailure>,
     /// The credential that is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<LoadedCredential>,
@@ -28,7 +32,7 @@ pub struct CanaryFacts {
     pub probes: Vec<ProbeFacts>,
 }
 
-/// The hop at which a canary stopped.
+/// The hop at which a canary stopped, or has to wait.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HopFailure {
@@ -75,6 +79,7 @@ pub struct ProbeFacts {
     /// Whether it was good.
     pub good: bool,
     /// The reason, as a condition has one: `AsExpected`, `AzureError`, `InvalidAzureCredentials`…
+    /// Of a good one `TooManyRequests`, while nobody may look whether it still is.
     pub reason: String,
     /// What was tried and what came back.
     pub message: String,

@@ -8,13 +8,19 @@ pub(crate) fn jittered(interval: Duration, chance: f64) -> Duration {
     interval.mul_f64(0.9 + 0.2 * chance.clamp(0.0, 1.0))
 }
 
-/// How long a service that throttles is left alone: as long as it asks, and five minutes where it
+/// How long a service that throttled so many `times` in a row is left alone: never less than it
+/// asks, and ever longer, for who comes back as soon as it may is throttled on. Five minutes where it
 /// does not say. A misread header keeps nobody quiet for longer than an hour.
-pub(crate) fn throttled(asked: Option<Duration>) -> Duration {
-    asked.unwrap_or(UNTOLD_PAUSE).min(LONGEST_PAUSE)
+pub(crate) fn throttled(asked: Option<Duration>, times: u32) -> Duration {
+    let Some(asked) = asked else { return OWN_PAUSE };
+    let doublings = times.saturating_sub(1).min(16);
+    let own = FIRST_PAUSE.saturating_mul(1 << doublings).min(OWN_PAUSE);
+    asked.clamp(own, LONGEST_PAUSE)
 }
 
-const UNTOLD_PAUSE: Duration = Duration::from_mins(5);
+const FIRST_PAUSE: Duration = Duration::from_mins(1);
+/// The longest pause that nobody asked for.
+const OWN_PAUSE: Duration = Duration::from_mins(5);
 const LONGEST_PAUSE: Duration = Duration::from_hours(1);
 
 #[cfg(test)]
@@ -29,8 +35,16 @@ mod tests {
     }
 
     #[test]
-    fn a_throttling_service_is_left_alone_as_long_as_it_asks_within_reason() {
-        let asked = |seconds: Option<u64>| throttled(seconds.map(Duration::from_secs)).as_secs();
-        assert_eq!([None, Some(7), Some(u64::MAX)].map(asked), [300, 7, 3_600]);
+    fn a_throttling_service_is_left_alone_ever_longer_and_never_less_than_it_asks() {
+        let pause = |seconds: Option<u64>, times| {
+            throttled(seconds.map(Duration::from_secs), times).as_secs()
+        };
+        assert_eq!(
+            [1, 2, 3, 4, u32::MAX].map(|times| pause(Some(7), times)),
+            [60, 120, 240, 300, 300]
+        );
+        assert_eq!([1, 2, 3].map(|times| pause(Some(200), times)), [200, 200, 240]);
+        assert_eq!([1, 9].map(|times| pause(None, times)), [300, 300]);
+        assert_eq!([1, 9].map(|times| pause(Some(u64::MAX), times)), [3_600, 3_600]);
     }
 }

@@ -220,6 +220,14 @@ fn log(before: Option<&CanaryFacts>, now: &CanaryFacts) {
         }
         _ => {}
     }
+    match (&now.throttled, before.and_then(|it| it.throttled.as_ref())) {
+        (Some(throttled), None) => {
+            let (hop, code, message) = (&throttled.hop, &throttled.code, &throttled.message);
+            tracing::warn!(hop, code, "what was known stays known: {message}");
+        }
+        (None, Some(ended)) => tracing::info!(hop = ended.hop, "it is throttled no more"),
+        _ => {}
+    }
     for probe in &now.probes {
         let is_same = |it: &ProbeFacts| it == probe;
         if before.is_some_and(|it| it.probes.iter().any(is_same)) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use lanyard_api::canary_facts::{CanaryFacts, HopFailure, LoadedCredential, ProbeFacts};
 use lanyard_vocabulary::{Component, Hop};
 
@@ -92,6 +93,7 @@ impl Identity {
             component: self.component.name().to_owned(),
             last_good_hop: walked.last().map(|(hop, _)| hop.name().to_owned()),
             failure: self.hops.iter().find_map(|(hop, track)| failure(*hop, track)),
+            throttled: self.hops.iter().find_map(|(hop, track)| throttled(*hop, track)),
             credential: self.credential.clone(),
             probes: self.probes.iter().filter_map(|(kind, probed)| told(*kind, probed)).collect(),
         }
@@ -108,26 +110,48 @@ fn verdict(track: &Track) -> Option<bool> {
 
 fn failure(hop: Hop, track: &Track) -> Option<HopFailure> {
     let Standing::Bad { trouble, since } = track.standing() else { return None };
-    Some(HopFailure {
+    Some(told_of_hop(hop, trouble, *since))
+}
+
+fn throttled(hop: Hop, track: &Track) -> Option<HopFailure> {
+    let (trouble, since) = track.throttled()?;
+    Some(told_of_hop(hop, trouble, since))
+}
+
+fn told_of_hop(hop: Hop, trouble: &Trouble, since: Timestamp) -> HopFailure {
+    HopFailure {
         hop: hop.name().to_owned(),
         code: trouble.code.clone(),
         message: trouble.message.clone(),
         hint: trouble.hint.clone(),
-        since: *since,
-    })
+        since,
+    }
 }
 
 fn told(kind: ProbeKind, probed: &Probed) -> Option<ProbeFacts> {
     let name = kind.name().to_owned();
     match probed.track.standing() {
         Standing::Unknown => None,
-        Standing::Good { since } => Some(ProbeFacts {
-            name,
-            good: true,
-            reason: ProbeKind::GOOD.to_owned(),
-            message: probed.message.clone(),
-            hint: String::new(),
-            since: *since,
+        Standing::Good { since } => Some(match probed.track.throttled() {
+            None => ProbeFacts {
+                name,
+                good: true,
+                reason: ProbeKind::GOOD.to_owned(),
+                message: probed.message.clone(),
+                hint: String::new(),
+                since: *since,
+            },
+            Some((trouble, throttled)) => ProbeFacts {
+                name,
+                good: true,
+                reason: trouble.code.clone(),
+                message: format!(
+                    "{}; whether it still is so cannot be asked since {throttled}: {}",
+                    probed.message, trouble.message
+                ),
+                hint: trouble.hint.clone(),
+                since: *since,
+            },
         }),
         Standing::Bad { trouble, since } => Some(ProbeFacts {
             name,
@@ -142,7 +166,10 @@ fn told(kind: ProbeKind, probed: &Probed) -> Option<ProbeFacts> {
 
 /// Whether facts say anything beyond who tells them.
 pub(crate) fn is_telling(facts: &CanaryFacts) -> bool {
-    facts.last_good_hop.is_some() || facts.failure.is_some() || !facts.probes.is_empty()
+    facts.last_good_hop.is_some()
+        || facts.failure.is_some()
+        || facts.throttled.is_some()
+        || !facts.probes.is_empty()
 }
 
 /// The facts as they go on from what stands in the annotation: what is the same kept its beginning
@@ -150,10 +177,14 @@ pub(crate) fn is_telling(facts: &CanaryFacts) -> bool {
 /// same credential is still what it was.
 pub(crate) fn carried_on(mut facts: CanaryFacts, before: &CanaryFacts) -> CanaryFacts {
     remember(&mut facts, before);
-    if let (Some(now), Some(before)) = (&mut facts.failure, &before.failure)
-        && (&now.hop, &now.code) == (&before.hop, &before.code)
+    for (now, before) in
+        [(&mut facts.failure, &before.failure), (&mut facts.throttled, &before.throttled)]
     {
-        now.clone_from(before);
+        if let (Some(now), Some(before)) = (now, before)
+            && (&now.hop, &now.code) == (&before.hop, &before.code)
+        {
+            now.clone_from(before);
+        }
     }
     for now in &mut facts.probes {
         let is_same = |it: &&ProbeFacts| {
@@ -182,6 +213,9 @@ fn remember(facts: &mut CanaryFacts, before: &CanaryFacts) {
     let last_good = facts.last_good_hop.as_deref().and_then(place);
     let is_unknown = |hop: &str| place(hop) > last_good;
     facts.failure = before.failure.clone().filter(|failure| is_unknown(&failure.hop));
+    if facts.throttled.is_none() {
+        facts.throttled = before.throttled.clone().filter(|throttled| is_unknown(&throttled.hop));
+    }
     let came_further = |hop: &&String| place(hop) > last_good;
     if let Some(further) = before.last_good_hop.as_ref().filter(came_further)
         && (facts.failure.is_some() || before.failure.is_none())

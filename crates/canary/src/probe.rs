@@ -16,7 +16,7 @@ use lanyard_azure::CallError;
 use self::encryption::KeyUrl;
 use self::network::NetworkPlace;
 use crate::cadence::jittered;
-use crate::trouble::Trouble;
+use crate::trouble::{Nature, Trouble};
 
 /// A probe to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +86,10 @@ impl Made {
     /// Azure said no, or nothing.
     pub(crate) fn refused(error: &CallError) -> Self {
         let trouble = Trouble::of_call(error);
-        let pause = trouble.rest().unwrap_or_else(|| pause_after(error.status()));
+        let pause = trouble.rest(OFTEN).unwrap_or_else(|| pause_after(error.status()));
+        if trouble.nature == Nature::Throttled {
+            return Self { outcome: Err(trouble), pause: Some(pause) };
+        }
         let reason = match error {
             CallError::Token { .. } | CallError::Unauthorized { .. } => {
                 ProbeKind::INVALID_CREDENTIALS
@@ -129,6 +132,8 @@ const fn pause_after(status: Option<u16>) -> Duration {
     }
 }
 
+/// A probe is made rarely, so one that is throttled waits at once as long as it ever does.
+const OFTEN: u32 = u32::MAX;
 const OTHER_PAUSE: Duration = Duration::from_mins(2);
 
 #[cfg(test)]

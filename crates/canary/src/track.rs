@@ -7,6 +7,9 @@
 //!    over [`Patience::lasting`]. Until then what was known stays known.
 //! 3. What is told stays as it was told while it has the same code, its beginning included. Trouble
 //!    on the way says nothing new about what is known to be bad.
+//! 4. A service that wants to be left alone ([`Nature::Throttled`]) says nothing: what was known
+//!    stays known however long it lasts. It is counted as in rule 2, and then told beside what is
+//!    known, until somebody answers.
 
 use std::time::Duration;
 
@@ -54,6 +57,7 @@ pub(crate) enum Standing {
 pub(crate) struct Track {
     standing: Standing,
     run: Option<Run>,
+    throttling: Option<Throttling>,
 }
 
 /// Failures in a row that may pass.
@@ -61,6 +65,27 @@ pub(crate) struct Track {
 struct Run {
     failures: u32,
     first: Moment,
+}
+
+/// Since when, and how often, nobody answers because somebody asked too much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Throttling {
+    run: Run,
+    /// What is told of it, once it is.
+    told: Option<Trouble>,
+}
+
+impl Run {
+    const fn beginning(first: Moment) -> Self {
+        Self { failures: 0, first }
+    }
+
+    /// One more. Whether it is worth telling.
+    fn grow(&mut self, now: Moment, patience: Patience) -> bool {
+        self.failures = self.failures.saturating_add(1);
+        let lasted = now.monotonic.saturating_sub(self.first.monotonic);
+        self.failures >= patience.failures && lasted >= patience.lasting
+    }
 }
 
 impl Track {
@@ -75,7 +100,13 @@ impl Track {
 
     /// Whether the last try succeeded.
     pub(crate) const fn is_quiet(&self) -> bool {
-        self.is_good() && self.run.is_none()
+        self.is_good() && self.run.is_none() && self.throttling.is_none()
+    }
+
+    /// That nobody may ask, and since when, where that is told.
+    pub(crate) fn throttled(&self) -> Option<(&Trouble, Timestamp)> {
+        let throttling = self.throttling.as_ref()?;
+        Some((throttling.told.as_ref()?, throttling.run.first.wall))
     }
 
     /// A try came to something.
@@ -92,27 +123,37 @@ impl Track {
     }
 
     fn succeed(&mut self, now: Moment) {
-        self.run = None;
+        (self.run, self.throttling) = (None, None);
         if !self.is_good() {
             self.standing = Standing::Good { since: now.wall };
         }
     }
 
     fn fail(&mut self, trouble: Trouble, now: Moment, patience: Patience) {
-        if trouble.nature == Nature::Final {
-            self.run = None;
-            let is_told = |told: &Standing| matches!(told, Standing::Bad { trouble: told, .. } if told.is_same(&trouble));
-            if !is_told(&self.standing) {
-                self.standing = Standing::Bad { trouble, since: now.wall };
+        match trouble.nature {
+            Nature::Final => self.refuse(trouble, now),
+            Nature::Passing => {
+                let run = self.run.get_or_insert(Run::beginning(now));
+                let since = run.first.wall;
+                if run.grow(now, patience) && !matches!(self.standing, Standing::Bad { .. }) {
+                    self.standing = Standing::Bad { trouble, since };
+                }
             }
-            return;
+            Nature::Throttled => {
+                let begins = || Throttling { run: Run::beginning(now), told: None };
+                let throttling = self.throttling.get_or_insert_with(begins);
+                if throttling.run.grow(now, patience) {
+                    throttling.told.get_or_insert(trouble);
+                }
+            }
         }
-        let run = self.run.get_or_insert(Run { failures: 0, first: now });
-        run.failures = run.failures.saturating_add(1);
-        let lasted = now.monotonic.saturating_sub(run.first.monotonic);
-        let is_over = run.failures >= patience.failures && lasted >= patience.lasting;
-        if is_over && !matches!(self.standing, Standing::Bad { .. }) {
-            self.standing = Standing::Bad { trouble, since: run.first.wall };
+    }
+
+    fn refuse(&mut self, trouble: Trouble, now: Moment) {
+        (self.run, self.throttling) = (None, None);
+        let is_told = |told: &Standing| matches!(told, Standing::Bad { trouble: told, .. } if told.is_same(&trouble));
+        if !is_told(&self.standing) {
+            self.standing = Standing::Bad { trouble, since: now.wall };
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) enum Nature {
     Final,
     /// Trouble on the way, which may pass by itself.
     Passing,
+    /// Whoever is asked wants to be left alone: it says nothing, however long it lasts.
+    Throttled,
 }
 
 impl Trouble {
@@ -106,7 +108,7 @@ impl Trouble {
         let status = error.status();
         let (nature, code) = match error {
             CallError::Token { source, .. } => return Self::of_token_request(source),
-            CallError::Throttled { .. } => (Nature::Passing, THROTTLED),
+            CallError::Throttled { .. } => (Nature::Throttled, THROTTLED),
             CallError::Unreachable { .. } => (Nature::Passing, "ServiceUnreachable"),
             CallError::Malformed { .. } => (Nature::Passing, "AnswerUnreadable"),
             CallError::Target { .. } => (Nature::Final, "InvalidTarget"),
@@ -132,9 +134,15 @@ impl Trouble {
         Self { is_throttled: true, asked, ..self }
     }
 
-    /// For how long nobody is asked because of this.
-    pub(crate) fn rest(&self) -> Option<Duration> {
-        self.is_throttled.then(|| throttled(self.asked))
+    /// The same where a token is held all the while: who may not ask for the next one is none the
+    /// worse for it before this one ends.
+    pub(crate) fn while_held(self) -> Self {
+        if self.is_throttled { Self { nature: Nature::Throttled, ..self } } else { self }
+    }
+
+    /// For how long nobody is asked because of this, the so-many-th time in a row.
+    pub(crate) fn rest(&self, times: u32) -> Option<Duration> {
+        self.is_throttled.then(|| throttled(self.asked, times))
     }
 
     /// The same under the reason of a condition.

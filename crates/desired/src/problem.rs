@@ -11,7 +11,8 @@ pub struct Problems(Vec<Problem>);
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// The path of the field, such as `spec.platform.azure.location`.
+    /// The path of the field, such as `spec.platform.azure.location`; empty where the whole object
+    /// is meant.
     pub field: String,
     /// Whether it stops the work.
     pub severity: Severity,
@@ -126,7 +127,10 @@ impl<'a> IntoIterator for &'a Problems {
 
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.field, self.message)
+        match self.field.as_str() {
+            "" => formatter.write_str(&self.message),
+            field => write!(formatter, "{field}: {}", self.message),
+        }
     }
 }
 

@@ -21,7 +21,7 @@
 //! | the node says what only somebody can mend ([`Healing::Never`](lanyard_vocabulary::Healing)) | `False` at the hop of the code, though the mounted credential may still serve: a pod that starts now gets none |
 //! | what it loaded has ended | `False` at `credential`, or at the hop that kept a newer one away |
 //! | its canary names a hop | `False` at that hop |
-//! | its canary came as far as canaries walk | `True`; with the node's code as the reason while something is wrong that may heal by itself |
+//! | its canary came as far as canaries walk | `True`; with the node's code as the reason while something is wrong that may heal by itself, and with the canary's while a service throttles it |
 //! | the file is mounted, and no canary told more | `Unknown`, `NotProven` |
 //! | nothing is told | `Unknown`, `NotReported` |
 //!

@@ -25,7 +25,7 @@ impl Probing {
     pub(super) fn result(&self) -> ProbeResult {
         match &self.outcome {
             Ok(_) => ProbeResult::Good,
-            Err(trouble) if trouble.nature == Nature::Passing => ProbeResult::Inconclusive,
+            Err(trouble) if trouble.nature != Nature::Final => ProbeResult::Inconclusive,
             Err(_) => ProbeResult::Bad,
         }
     }

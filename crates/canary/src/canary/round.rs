@@ -31,10 +31,10 @@ pub(super) struct Rounds {
     proven: Option<u64>,
     /// When Entra is asked for a new token, whatever is held.
     token_due: Duration,
-    /// Until when Entra wants to be left alone.
-    token_rest: Duration,
-    /// Until when the service wants to be left alone.
-    call_due: Duration,
+    /// How long Entra is left alone.
+    token_rest: Rest,
+    /// How long the service is left alone.
+    call_rest: Rest,
     /// The newest generation that was counted.
     seen: u64,
     was_authenticated: bool,
@@ -53,8 +53,8 @@ impl Rounds {
             followed,
             proven: None,
             token_due: Duration::ZERO,
-            token_rest: Duration::ZERO,
-            call_due: Duration::ZERO,
+            token_rest: Rest::default(),
+            call_rest: Rest::default(),
             was_authenticated: false,
         }
     }
@@ -80,8 +80,11 @@ impl Rounds {
         self.look_at_file(board);
         let mut refused = false;
         // Who left Entra alone found out nothing.
-        if self.parts.clock.monotonic() >= self.token_rest {
-            let token = self.prove_token().await;
+        if self.parts.clock.monotonic() >= self.token_rest.until {
+            let mut token = self.prove_token().await;
+            if self.holds_token() {
+                token = token.map_err(Trouble::while_held);
+            }
             refused = token.as_ref().is_err_and(|trouble| trouble.nature == Nature::Final);
             self.note(board, Hop::EntraToken, token);
         }
@@ -146,7 +149,7 @@ impl Rounds {
     }
 
     fn is_call_due(&self) -> bool {
-        self.call.is_some() && self.parts.clock.monotonic() >= self.call_due
+        self.call.is_some() && self.parts.clock.monotonic() >= self.call_rest.until
     }
 
     async fn make_call(&mut self, board: &mut Board) {
@@ -174,23 +177,18 @@ impl Rounds {
     }
 
     fn note(&mut self, board: &mut Board, hop: Hop, outcome: Result<(), Trouble>) {
+        let now = self.parts.clock.monotonic();
+        match hop {
+            Hop::EntraToken => self.token_rest.follow(&outcome, now),
+            Hop::Granted => self.call_rest.follow(&outcome, now),
+            _ => {}
+        }
         if let Err(trouble) = &outcome {
-            self.leave_alone(hop, trouble);
             self.parts.metrics.failed(hop);
             tracing::debug!(%hop, code = trouble.code, "{}", trouble.message);
         }
         let now = board.now();
         board.identity.walked(hop, outcome, now);
-    }
-
-    /// Whoever throttles is not asked for as long as it says.
-    fn leave_alone(&mut self, hop: Hop, trouble: &Trouble) {
-        let Some(pause) = trouble.rest() else { return };
-        let until = self.parts.clock.monotonic().saturating_add(pause);
-        match hop {
-            Hop::EntraToken => self.token_rest = until,
-            _ => self.call_due = until,
-        }
     }
 
     fn count_lapse(&mut self) {
@@ -199,6 +197,25 @@ impl Rounds {
             self.parts.metrics.lapsed();
         }
         self.was_authenticated = is_authenticated;
+    }
+}
+
+/// How long somebody who throttles is left alone: ever longer, for who comes back as soon as it may
+/// is throttled on.
+#[derive(Debug, Default)]
+struct Rest {
+    until: Duration,
+    /// How often in a row it throttled.
+    times: u32,
+}
+
+impl Rest {
+    fn follow(&mut self, outcome: &Result<(), Trouble>, now: Duration) {
+        let times = self.times.saturating_add(1);
+        match outcome.as_ref().err().and_then(|trouble| trouble.rest(times)) {
+            Some(pause) => *self = Self { until: now.saturating_add(pause), times },
+            None => self.times = 0,
+        }
     }
 }
 

@@ -158,9 +158,9 @@ fn a_revoked_identity_is_told_with_entras_code_and_so_is_its_return() {
 }
 
 #[test]
-fn an_hour_of_throttling_costs_few_calls_and_facts_never_flap() {
+fn an_hour_of_throttling_costs_few_calls_and_takes_nothing_back() {
     run(async {
-        for (retry_after, most) in [(None, 14), (Some(120), 32), (Some(7), 70)] {
+        for (retry_after, most) in [(None, 14), (Some(120), 15), (Some(7), 16), (Some(900), 5)] {
             let running = Running::proven(|_| ()).await;
             running.bench.azure.answers(Azure::ARM, Answer::throttled(retry_after));
             let before = running.calls();
@@ -169,13 +169,21 @@ fn an_hour_of_throttling_costs_few_calls_and_facts_never_flap() {
             running.pass(56).await;
             let calls = running.calls() - before;
             assert!((3..=most).contains(&calls), "{calls} calls with Retry-After {retry_after:?}");
-            assert_eq!(running.kept.codes(), ["good", "TooManyRequests"]);
-            assert_eq!(running.kept.last().failure.unwrap().hop, "granted");
-            // The identity is none the worse for it.
+            // The identity is none the worse for it: it is told beside what is known.
+            assert_eq!(running.kept.codes(), ["good", "good"]);
+            let facts = running.kept.last();
+            let throttled = facts.throttled.unwrap();
+            assert_eq!((&*throttled.hop, &*throttled.code), ("granted", "TooManyRequests"));
+            assert_eq!((facts.last_good_hop.as_deref(), facts.failure), (Some("granted"), None));
             assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(1.0));
+            assert_eq!(
+                running.bench.metric(r#"lanyard_canary_hop_good{hop="granted"}"#),
+                Some(1.0)
+            );
             running.bench.azure.heals(Azure::ARM);
-            running.pass(10).await;
-            assert_eq!(running.kept.codes(), ["good", "TooManyRequests", "good"]);
+            running.pass(if retry_after == Some(900) { 17 } else { 7 }).await;
+            assert_eq!(running.kept.codes(), ["good", "good", "good"]);
+            assert_eq!(running.kept.last().throttled, None);
         }
     });
 }
@@ -183,7 +191,7 @@ fn an_hour_of_throttling_costs_few_calls_and_facts_never_flap() {
 #[test]
 fn an_hour_of_throttling_by_entra_costs_few_requests_and_the_token_serves_on() {
     run(async {
-        for (retry_after, most) in [(None, 13), (Some(120), 31), (Some(7), 67)] {
+        for (retry_after, most) in [(None, 13), (Some(120), 14), (Some(7), 15)] {
             let running = Running::proven(|_| ()).await;
             // The held token lives for an hour; it is asked anew before that ends.
             running.pass(9).await;
@@ -194,10 +202,36 @@ fn an_hour_of_throttling_by_entra_costs_few_requests_and_the_token_serves_on() {
             assert!((3..=most).contains(&tokens), "{tokens} requests at {retry_after:?}");
             assert!(running.calls() - calls >= 40, "the held token serves on");
             assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(1.0));
+            let (codes, facts) = (running.kept.codes(), running.kept.last());
+            assert!(codes.iter().all(|code| code == "good"), "{codes:?}");
+            assert_eq!(facts.last_good_hop.as_deref(), Some("granted"));
+            let throttled = facts.throttled.unwrap();
+            assert_eq!((&*throttled.hop, &*throttled.code), ("entra-token", "Throttled"));
             running.bench.azure.heals(Azure::ENTRA);
-            running.pass(10).await;
-            assert_eq!(running.kept.codes().last().map(String::as_str), Some("good"));
+            running.pass(8).await;
+            let healed = running.kept.last();
+            assert_eq!((healed.failure, healed.throttled), (None, None));
         }
+    });
+}
+
+#[test]
+fn an_entra_that_throttles_longer_than_the_token_lasts_is_told_as_a_failure() {
+    run(async {
+        let running = Running::proven(|_| ()).await;
+        running.pass(9).await;
+        running.bench.azure.answers(Azure::ENTRA, Answer::throttled(Some(7)));
+        running.pass(100).await;
+        assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(0.0));
+        let facts = running.kept.last();
+        let failure = facts.failure.unwrap();
+        assert_eq!((&*failure.hop, &*failure.code), ("entra-token", "Throttled"));
+        assert_eq!(facts.last_good_hop.as_deref(), Some("credential"));
+        running.bench.azure.heals(Azure::ENTRA);
+        running.pass(8).await;
+        let healed = running.kept.last();
+        assert_eq!((healed.last_good_hop.as_deref(), healed.failure), (Some("granted"), None));
+        assert_eq!(healed.throttled, None);
     });
 }
 
@@ -365,8 +399,13 @@ fn the_network_is_probed_rarely_and_throttling_says_nothing_about_it() {
         assert!(running.calls() - before <= 6, "{} requests", running.calls() - before);
         running.pass(30).await;
         let probe = running.kept.last().probes.remove(0);
-        assert_eq!((probe.good, probe.reason.as_str()), (false, "AzureError"));
-        assert!(probe.message.contains("throttled"), "{}", probe.message);
+        assert_eq!((probe.good, probe.reason.as_str()), (true, "TooManyRequests"));
+        assert!(probe.message.contains("cannot be asked since"), "{}", probe.message);
+        assert!(probe.message.contains("are in westeurope"), "{}", probe.message);
+        running.bench.azure.heals(Azure::ARM);
+        running.pass(6).await;
+        let healed = running.kept.last().probes.remove(0);
+        assert_eq!((healed.reason.as_str(), healed.since), ("AsExpected", probe.since));
     });
 }
 

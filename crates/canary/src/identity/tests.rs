@@ -144,6 +144,36 @@ fn what_a_restarted_process_has_not_found_out_yet_is_still_what_it_was() {
 }
 
 #[test]
+fn a_process_that_restarts_while_it_is_throttled_goes_on_telling_it() {
+    let busy = || Trouble::new(Nature::Throttled, "TooManyRequests", "throttled", "wait");
+    let walk = |identity: &mut Identity| {
+        identity.loaded(loaded("t"));
+        identity.walked(Hop::Credential, Ok(()), at(0));
+        identity.walked(Hop::EntraToken, Ok(()), at(0));
+    };
+    let mut earlier = identity();
+    walk(&mut earlier);
+    earlier.walked(Hop::Granted, Ok(()), at(0));
+    for minute in 1..10 {
+        earlier.walked(Hop::Granted, Err(busy()), at(60 * minute));
+    }
+    let before = earlier.facts();
+    assert_eq!(before.throttled.as_ref().unwrap().since, at(60).wall);
+    let mut anew = identity();
+    walk(&mut anew);
+    assert_eq!(carried_on(anew.facts(), &before), before, "nobody has asked yet");
+    for minute in 20..30 {
+        anew.walked(Hop::Granted, Err(busy()), at(60 * minute));
+        assert_eq!(carried_on(anew.facts(), &before), before, "it is throttled on");
+    }
+    for answer in [Ok(()), Err(refusal("AuthorizationFailed"))] {
+        let mut anew = anew.clone();
+        anew.walked(Hop::Granted, answer, at(3_600));
+        assert_eq!(carried_on(anew.facts(), &before), anew.facts(), "somebody answered");
+    }
+}
+
+#[test]
 fn what_goes_on_after_a_restart_keeps_its_beginning() {
     let mut identity = identity();
     identity.walked(Hop::Credential, Err(refusal("CredentialInvalid")), at(0));

@@ -18,7 +18,9 @@ fn a_refused_probe_waits_as_long_as_its_refusal_deserves() {
         pause: pause.map(Duration::from_secs),
     };
     let cases = [
-        (throttled(Some(17)), 17),
+        (throttled(Some(900)), 900),
+        // It is asked rarely, and those who ask often need what there is.
+        (throttled(Some(17)), 300),
         (throttled(None), 300),
         (refused(403), 600),
         (refused(409), 30),
@@ -50,4 +52,11 @@ fn the_reason_says_who_is_to_blame() {
         assert_eq!((trouble.code.as_str(), trouble.nature), (reason, nature), "{error}");
         assert!(trouble.message.contains("Code"), "the service's code is in the message");
     }
+}
+
+#[test]
+fn a_probe_that_is_throttled_blames_nobody() {
+    let throttled = CallError::Throttled { target: "GET x".to_owned(), pause: None };
+    let trouble = Made::refused(&throttled).outcome.unwrap_err();
+    assert_eq!((trouble.code.as_str(), trouble.nature), ("TooManyRequests", Nature::Throttled));
 }

@@ -13,6 +13,10 @@ fn passing(code: &str) -> Result<(), Trouble> {
     Err(Trouble::new(Nature::Passing, code, format!("{code} was said"), "wait"))
 }
 
+fn throttled() -> Result<(), Trouble> {
+    Err(Trouble::new(Nature::Throttled, "TooManyRequests", "too many", "wait"))
+}
+
 fn refusal(code: &str) -> Result<(), Trouble> {
     Err(Trouble::new(Nature::Final, code, format!("{code} was said"), "mend it"))
 }
@@ -48,13 +52,13 @@ fn a_success_and_a_refusal_are_told_at_once() {
 
 #[test]
 fn trouble_on_the_way_is_told_when_it_came_often_and_long_enough() {
-    let busy = || passing("TooManyRequests");
+    let busy = || passing("ServiceUnreachable");
     // Often, and not long.
     assert_eq!(standing(&[(0, Ok(())), (60, busy()), (61, busy()), (62, busy())]), "good");
     // Long, and not often.
     assert_eq!(standing(&[(0, Ok(())), (60, busy()), (3_600, busy())]), "good");
     let both = [(0, Ok(())), (60, busy()), (200, busy()), (360, busy())];
-    assert_eq!(standing(&both), "TooManyRequests");
+    assert_eq!(standing(&both), "ServiceUnreachable");
     // It began with the first of them.
     let Standing::Bad { since, .. } = track(&both).standing().clone() else { panic!() };
     assert_eq!(since, at(60).wall);
@@ -99,10 +103,32 @@ fn one_reason_for_another_cause_is_news() {
     );
 }
 
+#[test]
+fn a_service_that_wants_to_be_left_alone_takes_nothing_back_and_is_told_when_it_lasts() {
+    for (known, told) in [(Some(Ok(())), "good"), (Some(refusal("X")), "X"), (None, "unknown")] {
+        let mut steps: Vec<_> = known.into_iter().map(|known| (0, known)).collect();
+        steps.extend([(60, throttled()), (61, throttled()), (62, throttled())]);
+        assert_eq!(track(&steps).throttled(), None, "not long enough");
+        steps.push((360, throttled()));
+        let lasting = track(&steps);
+        let (trouble, since) = lasting.throttled().unwrap();
+        assert_eq!((trouble.code.as_str(), since), ("TooManyRequests", at(60).wall));
+        assert!(!lasting.is_quiet(), "it is no proof");
+        steps.extend((7..200).map(|minute| (minute * 60, throttled())));
+        assert_eq!(standing(&steps), told);
+        for end in [Ok(()), refusal("Y")] {
+            let mut ended = steps.clone();
+            ended.push((100_000, end));
+            assert_eq!(track(&ended).throttled(), None);
+        }
+    }
+}
+
 fn outcomes() -> impl Strategy<Value = Vec<(u64, Result<(), Trouble>)>> {
     let outcome = prop_oneof![
         Just(Ok(())),
-        prop::sample::select(vec!["TooManyRequests", "TimedOut"]).prop_map(passing),
+        prop::sample::select(vec!["ServiceUnreachable", "TimedOut"]).prop_map(passing),
+        Just(()).prop_map(|()| throttled()),
         prop::sample::select(vec!["AADSTS700016", "AuthorizationFailed"]).prop_map(refusal),
     ];
     prop::collection::vec((1_u64..200, outcome), 1..60).prop_map(|steps| {
@@ -124,9 +150,13 @@ proptest! {
         let mut last_bad: Option<u64> = None;
         for (seconds, outcome) in steps {
             let before = told(track.standing());
-            let is_passing = outcome.as_ref().is_err_and(|it| it.nature == Nature::Passing);
+            let nature = outcome.as_ref().err().map(|it| it.nature);
             track.note(outcome, at(seconds), PATIENCE);
             let after = told(track.standing());
+            let is_passing = nature == Some(Nature::Passing);
+            if nature == Some(Nature::Throttled) {
+                prop_assert_eq!(&before, &after);
+            }
             if is_passing && before != after {
                 prop_assert!(matches!(before.as_str(), "good" | "unknown"), "{before} to {after}");
                 if let Some(last) = last_bad {

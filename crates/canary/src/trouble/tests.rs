@@ -18,7 +18,7 @@ fn call(status: u16, code: &str) -> CallError {
 
 #[test]
 fn who_knows_is_believed_at_once_and_trouble_on_the_way_is_not() {
-    use Nature::{Final, Passing};
+    use Nature::{Final, Passing, Throttled};
     let pause = Some(Duration::from_secs(7));
     let target = || "GET management.azure.com/x".to_owned();
     let broken = || azure_core::Error::with_message(ErrorKind::Io, "reset");
@@ -31,7 +31,7 @@ fn who_knows_is_believed_at_once_and_trouble_on_the_way_is_not() {
         (call(500, "InternalServerError"), Passing, "InternalServerError"),
         (call(502, "(no code)"), Passing, "HTTP502"),
         (call(403, "<html>"), Final, "HTTP403"),
-        (CallError::Throttled { target: target(), pause }, Passing, "TooManyRequests"),
+        (CallError::Throttled { target: target(), pause }, Throttled, "TooManyRequests"),
         (CallError::Malformed { target: target(), status: 200 }, Passing, "AnswerUnreadable"),
         (CallError::Target { target: target() }, Final, "InvalidTarget"),
         (
@@ -58,7 +58,10 @@ fn a_token_that_could_not_be_had_is_told_by_what_entra_said() {
     let error = CallError::Token { target: "GET x".to_owned(), source };
     let trouble = Trouble::of_call(&error);
     assert_eq!((trouble.code.as_str(), trouble.nature), ("TokenThrottled", Nature::Passing));
-    assert_eq!(trouble.rest(), Some(Duration::from_secs(9)));
+    assert_eq!(trouble.rest(1), Some(Duration::from_mins(1)));
+    assert_eq!(trouble.while_held().nature, Nature::Throttled);
+    let refused = Trouble::of_call(&call(403, "AuthorizationFailed"));
+    assert_eq!(refused.clone().while_held(), refused);
     assert_eq!(crate::call::Called::of(Err(error)).result, CallResult::NoToken);
 }
 

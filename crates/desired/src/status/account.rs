@@ -109,14 +109,17 @@ impl Walk<'_> {
 
     fn of_canary(&self, mount: Option<MountTrouble>, canary: &CanaryFacts) -> Account {
         let last_good = canary.last_good_hop.as_deref().and_then(hop_named);
-        let trouble = mount.map(|mount| mount.trouble);
+        let mount = mount.map(|mount| mount.trouble);
         if let Some(failure) = &canary.failure {
             let mut broken = trouble_of(failure, last_good);
-            if let Some(beside) = trouble {
+            if let Some(beside) = mount {
                 broken.message = format!("{}; the node says `{}`", broken.message, beside.reason);
             }
             return Account::broken(last_good_before(last_good, failure), broken);
         }
+        // Whoever may not ask for a while learns nothing: what was proven stays proven.
+        let throttled = || canary.throttled.as_ref().map(|it| trouble_of(it, last_good));
+        let trouble = mount.or_else(throttled);
         if last_good >= Some(self.proves) {
             return Account { trouble, ..Account::proven(last_good) };
         }

@@ -140,7 +140,7 @@ fn valid_kms_config(observed: &Observed<'_>) -> Said {
     };
     let probes: Vec<_> =
         witnesses.iter().flat_map(|it| probes(observed, *it, ProbeFacts::ENCRYPTION)).collect();
-    if let Some(probe) = probes.iter().find(|probe| !probe.good).or(probes.first()) {
+    if let Some(probe) = speaker(&probes) {
         return said_by(probe, AZURE_ERROR);
     }
     kept(observed, VALID_KMS_CONFIG, witnesses).unwrap_or_else(|| {
@@ -155,7 +155,7 @@ fn valid_kms_config(observed: &Observed<'_>) -> Said {
 
 fn valid_network(observed: &Observed<'_>) -> Said {
     let probes = probes(observed, Component::ControlPlaneOperator, ProbeFacts::NETWORK);
-    if let Some(probe) = probes.iter().find(|probe| !probe.good).or(probes.first()) {
+    if let Some(probe) = speaker(&probes) {
         return said_by(probe, "InsufficientClusterCapabilities");
     }
     kept(observed, VALID_NETWORK, &[Component::ControlPlaneOperator]).unwrap_or_else(|| {
@@ -176,6 +176,12 @@ fn probes<'a>(observed: &Observed<'a>, component: Component, name: &str) -> Vec<
     pods.into_iter().flat_map(|(_, it)| &it.probes).filter(|probe| probe.name == name).collect()
 }
 
+/// The probe that speaks for all: a bad one, or else one that nobody throttles.
+fn speaker<'a>(probes: &[&'a ProbeFacts]) -> Option<&'a ProbeFacts> {
+    let rank = |probe: &&&ProbeFacts| (probe.good, probe.reason != AS_EXPECTED);
+    probes.iter().min_by_key(rank).copied()
+}
+
 /// What a condition said, while the pods that would tell more are on their way.
 fn kept(observed: &Observed<'_>, kind: &str, witnesses: &[Component]) -> Option<Said> {
     let is_witness = |pod: &&ObservedPod| {
@@ -191,8 +197,10 @@ fn kept(observed: &Observed<'_>, kind: &str, witnesses: &[Component]) -> Option<
 }
 
 fn said_by(probe: &ProbeFacts, otherwise: &str) -> Said {
-    if probe.good {
-        return Said::well();
+    match (probe.good, probe.reason.as_str()) {
+        (true, AS_EXPECTED) => return Said::well(),
+        (true, word) => return Said::new(TRUE, reason(word, AS_EXPECTED), probe.message.clone()),
+        (false, _) => {}
     }
     let message = match probe.hint.trim() {
         "" => probe.message.clone(),

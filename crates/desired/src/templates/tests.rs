@@ -80,7 +80,7 @@ canaries: {}
 #[test]
 fn what_is_no_yaml_or_no_object_is_told() {
     assert!(problems("{a: ").first().unwrap().contains("this is not YAML"));
-    assert_eq!(problems("[1]"), [": the templates are not an object"]);
+    assert_eq!(problems("[1]"), ["the templates are not an object"]);
 }
 
 #[test]

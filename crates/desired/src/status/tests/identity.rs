@@ -48,6 +48,39 @@ fn a_canary_names_the_hop_the_code_and_the_next_step() {
 }
 
 #[test]
+fn what_is_throttled_stays_as_it_was_and_says_why_nobody_asks() {
+    let throttled = HopFailure {
+        hop: "granted".to_owned(),
+        code: "TooManyRequests".to_owned(),
+        message: "throttled".to_owned(),
+        hint: "wait".to_owned(),
+        since: noon(),
+    };
+    let mut world = World::good();
+    world.canary_of(DISK).throttled = Some(throttled.clone());
+    let identity = world.identity(DISK);
+    assert_eq!(said(&identity), ("True", "TooManyRequests", Some("granted"), Some("granted")));
+    assert!(identity.message.ends_with("throttled; next: wait"), "{}", identity.message);
+
+    // What the node says is worse: a pod that starts now may get no credential.
+    world.outcome(DISK, OutcomeCode::VaultThrottled);
+    assert_eq!(world.identity(DISK).reason, "VaultThrottled");
+
+    // A canary that began in the middle has proven nothing yet.
+    let mut world = World::good();
+    let canary = world.canary_of(DISK);
+    (canary.last_good_hop, canary.throttled) = (Some("entra-token".to_owned()), Some(throttled));
+    let identity = world.identity(DISK);
+    assert_eq!((identity.ready.as_str(), identity.reason.as_str()), ("Unknown", "NotProven"));
+    assert!(identity.message.contains("throttled"), "{}", identity.message);
+
+    let mut world = World::good();
+    world.fail(DISK, Hop::EntraToken, "AADSTS700027");
+    world.canary_of(DISK).throttled = Some(HopFailure::default());
+    assert_eq!(world.identity(DISK).reason, "AADSTS700027", "it hides nothing");
+}
+
+#[test]
 fn what_the_node_says_stands_beside_the_failure_of_the_canary() {
     let mut world = World::good();
     world.fail(DISK, Hop::EntraToken, "AADSTS700027");

@@ -1,0 +1,149 @@
+//! An hour in which Azure Resource Manager throttles everybody, in virtual time: nine canaries of one
+//! hosted cluster against the local Azure, and what the operator makes of their facts.
+
+#![cfg(feature = "emulator")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
+
+#[path = "arm_storm/azure.rs"]
+mod azure;
+#[path = "arm_storm/flock.rs"]
+mod flock;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
+use lanyard_clock::Clock as _;
+use lanyard_desired::status::Transition;
+use lanyard_vocabulary::Component;
+use serde_json::json;
+
+use crate::azure::Azure;
+use crate::flock::Flock;
+
+const MINUTE: Duration = Duration::from_mins(1);
+/// The longest pause of a canary that nobody asked for.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
+/// The cluster as the operator tells it, minute by minute.
+struct Watched {
+    azure: Azure,
+    flock: Flock,
+    status: Option<IdentitiesStatus>,
+    news: Vec<Transition>,
+}
+
+impl Watched {
+    async fn start() -> Self {
+        let azure = Azure::start().await;
+        let flock = Flock::release(&azure).await;
+        let mut watched = Self { azure, flock, status: None, news: Vec::new() };
+        watched.pass(12, |_| ()).await;
+        watched
+    }
+
+    /// Lets minutes pass, and looks after each.
+    async fn pass(&mut self, minutes: usize, look: impl Fn(&IdentitiesStatus)) {
+        for _ in 0..minutes {
+            self.azure.pass(MINUTE).await;
+            let now = self.flock.status(self.azure.clock.now(), self.status.as_ref());
+            let told = lanyard_desired::status::transitions(self.status.as_ref(), &now);
+            self.news.extend(told);
+            look(&now);
+            self.status = Some(now);
+        }
+    }
+
+    fn reasons(&self) -> BTreeMap<Component, String> {
+        let identities = &self.status.as_ref().unwrap().identities;
+        let reason = |component: Component| {
+            let found = identities.iter().find(|it| it.component == component.name()).unwrap();
+            (component, found.reason.clone())
+        };
+        Component::ALL.into_iter().map(reason).collect()
+    }
+}
+
+/// What a status says, without words and times.
+fn verdicts(status: &IdentitiesStatus) -> Vec<(String, String)> {
+    let identities = status.identities.iter().map(|it| (it.component.clone(), it.ready.clone()));
+    let conditions = status.conditions.iter().map(|it| (it.type_.clone(), it.status.clone()));
+    identities.chain(conditions).collect()
+}
+
+fn of_arm(component: Component) -> bool {
+    component != Component::Kms
+}
+
+/// How many requests reached ARM in each part of the time since then.
+fn by_part(times: &[Timestamp], since: Timestamp, part: Duration, parts: usize) -> Vec<usize> {
+    let number = |at: &&Timestamp| {
+        let passed = Duration::try_from(at.duration_since(since)).unwrap();
+        usize::try_from(passed.as_secs() / part.as_secs()).unwrap()
+    };
+    (0..parts).map(|part| times.iter().filter(|at| number(at) == part).count()).collect()
+}
+
+async fn storm(retry_after: u32, most: usize) {
+    let mut watched = Watched::start().await;
+    let calm = verdicts(watched.status.as_ref().unwrap());
+    assert!(calm.iter().all(|(_, verdict)| verdict == "True"), "{calm:?}");
+    assert!(watched.reasons().values().all(|reason| reason == "AsExpected"));
+    watched.news.clear();
+    let tokens = watched.azure.requests("entra", watched.azure.clock.now() - 11 * MINUTE).len();
+
+    // For an hour every request to ARM is throttled, whoever asks.
+    let begins = watched.azure.clock.now();
+    let effect = json!({"type": "throttle", "retry_after": retry_after});
+    let rule = json!({"name": "storm", "service": "arm", "seconds": 3_600, "effect": effect});
+    watched.azure.control("POST", "faults", &rule.to_string()).await;
+    watched.pass(60, |status| assert_eq!(verdicts(status), calm, "nothing is taken back")).await;
+    for (component, reason) in watched.reasons() {
+        let expected = if of_arm(component) { "TooManyRequests" } else { "AsExpected" };
+        assert_eq!(reason, expected, "{component}");
+    }
+    let asked = watched.azure.requests("arm", begins);
+    let parts = by_part(&asked, begins, 20 * MINUTE, 3);
+    assert!(asked.len() <= most, "{} requests in the hour", asked.len());
+    assert!(parts[0] > parts[1].max(parts[2]), "the pauses grow: {parts:?}");
+    let tokens_of_hour = watched.azure.requests("entra", begins).len();
+    assert!(tokens_of_hour <= 6 * tokens + 9, "{tokens_of_hour} tokens, {tokens} in ten minutes");
+    let vault = watched.azure.requests("key-vault", begins).len();
+    assert!(vault >= 50, "the call of the key's identity goes on: {vault}");
+
+    // It ends, and all is as it was two rounds after the last pause: those of probes are up to a
+    // tenth longer.
+    let longest = LONGEST_PAUSE.max(Duration::from_secs(retry_after.into())).mul_f64(1.1);
+    let minutes = 2 + usize::try_from(longest.as_secs().div_ceil(MINUTE.as_secs())).unwrap();
+    watched.pass(minutes, |status| assert_eq!(verdicts(status), calm)).await;
+    assert!(
+        watched.reasons().values().all(|reason| reason == "AsExpected"),
+        "{:?}",
+        watched.reasons()
+    );
+    watched.pass(20, |status| assert_eq!(verdicts(status), calm)).await;
+
+    // Everybody was told once that it began and once that it ended.
+    let count = |reason: &str| watched.news.iter().filter(|it| it.reason == reason).count();
+    assert_eq!((count("TooManyRequests"), count("IdentityReady")), (8, 8), "{:?}", watched.news);
+    assert_eq!(watched.news.len(), 16, "{:?}", watched.news);
+    for component in Component::ALL {
+        assert_eq!(watched.flock.lapses(component), 0, "{component} had a token all the time");
+        let told = watched.flock.told(component);
+        // The first facts, one or two probes, and two changes for the storm.
+        assert!(told <= 9, "{component} told {told} times");
+    }
+    watched.azure.shutdown().await;
+}
+
+#[test]
+fn an_hour_of_throttling_by_arm_takes_nothing_back_and_is_sat_out_with_few_requests() {
+    // A calm hour takes about 500, and this one about 110.
+    azure::run(storm(7, 130));
+}
+
+#[test]
+fn so_is_one_in_which_arm_wants_to_be_left_alone_for_long() {
+    azure::run(storm(900, 45));
+}
