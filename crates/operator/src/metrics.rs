@@ -37,6 +37,7 @@ struct Families {
     reconcile_duration: Histogram,
     writes: Family<WriteLabels, Counter>,
     watch_failures: Family<KindLabels, Counter>,
+    lists: Family<KindLabels, Counter>,
     events_dropped: Counter,
 }
 
@@ -76,6 +77,7 @@ impl Default for Families {
             reconcile_duration: Histogram::new(SECONDS),
             writes: Family::default(),
             watch_failures: Family::default(),
+            lists: Family::default(),
             events_dropped: Counter::default(),
         }
     }
@@ -106,6 +108,11 @@ impl OperatorMetrics {
             it.watch_failures.clone(),
         );
         registry.register(
+            "lanyard_operator_lists",
+            "Lists of everything of a kind: at the start, and where a watch cannot go on",
+            it.lists.clone(),
+        );
+        registry.register(
             "lanyard_operator_events_dropped",
             "Events that were too many to be told",
             it.events_dropped.clone(),
@@ -127,6 +134,11 @@ impl OperatorMetrics {
     /// A watch broke, or could not begin.
     pub(crate) fn watch_broke(&self, kind: &'static str) {
         self.0.watch_failures.get_or_create(&KindLabels { kind }).inc();
+    }
+
+    /// Everything of a kind is listed.
+    pub(crate) fn listed(&self, kind: &'static str) {
+        self.0.lists.get_or_create(&KindLabels { kind }).inc();
     }
 
     /// An event was not told.

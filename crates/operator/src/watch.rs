@@ -1,15 +1,22 @@
 //! The watch of one kind in all namespaces.
+//!
+//! The watcher of kube would not do. It begins a watch that ends at once (a proxy that cuts, a server
+//! that is overloaded) again at once, as fast as the server answers; it goes on past a line that it
+//! cannot read, so that what the line told is never told again; and who only sees its errors cannot
+//! tell a list that failed from a watch that did, and so cannot space lists.
 
+mod course;
+
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::{Either, select};
-use kube::api::{ApiResource, DynamicObject, TypeMeta};
-use kube::runtime::watcher::{self, watcher};
+use kube::api::{ApiResource, DynamicObject, ListParams, TypeMeta, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use lanyard_desired::{ObservedObject, OwnedKind};
-use lanyard_kubernetes::{ApiError, KubernetesApi, backoff};
+use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 
+use self::course::{Course, End};
 use crate::metrics::OperatorMetrics;
 
 /// What is watched.
@@ -76,16 +83,8 @@ impl Subject {
         self
     }
 
-    fn config(&self) -> watcher::Config {
-        let config = watcher::Config::default();
-        let config = match self.labels {
-            Some(labels) => config.labels(labels),
-            None => config,
-        };
-        match self.name {
-            Some(name) => config.fields(&of_name(name)),
-            None => config,
-        }
+    fn fields(&self) -> Option<String> {
+        self.name.map(of_name)
     }
 
     /// Follows the kind for ever. An object that nobody can read is an object like all others here:
@@ -97,47 +96,144 @@ impl Subject {
         kind: &'static str,
         mut take: impl FnMut(Seen),
     ) {
-        let mut outage = Outage::default();
+        let mut course = Course::default();
         loop {
-            let connection = api.connection_to_watch(&self.resource.plural);
-            let objects = self.objects(connection.client(), None);
-            let mut events = std::pin::pin!(watcher(objects, self.config()));
-            loop {
-                let event = if outage.failures == 0 {
-                    events.next().await
-                } else {
-                    // A watch that goes on from where it was says nothing about it.
-                    let quiet = api.clock().sleep(GOOD_ENOUGH);
-                    let Either::Left((event, _)) = select(events.next(), quiet).await else {
-                        self.tell_end(&mut outage);
-                        continue;
-                    };
-                    event
-                };
-                let Some(event) = event else { break };
-                let error = match event {
-                    Ok(event) => {
-                        if !matches!(event, watcher::Event::Init | watcher::Event::InitApply(_)) {
-                            self.tell_end(&mut outage);
-                        }
-                        take(self.seen(event));
-                        continue;
-                    }
-                    Err(error) => self.error_of(&error),
-                };
-                if !error.is_expiry() {
-                    outage.note(&error);
-                    metrics.watch_broke(kind);
-                    self.tell(&error, outage.failures);
-                    take(Seen::Broken(error.clone(), outage.refusals));
-                }
-                api.clock().sleep(outage.pause(&error, fastrand::f64())).await;
-                if outage.refusals > 0 {
-                    // Only a list proves that what was refused is not refused any more.
-                    break;
-                }
+            let end = match course.version() {
+                None => self.list(api, metrics, kind, &mut take).await,
+                Some(version) => self.watch(api, version, &mut take).await,
+            };
+            let (error, before) = (end.error().cloned(), course.failures());
+            let pause = course.after(end, fastrand::f64());
+            if course.failures() < before {
+                tracing::info!(kind = self.resource.kind, failures = before, "it is watched again");
+            }
+            if let Some(error) = error.filter(|error| !error.is_expiry()) {
+                metrics.watch_broke(kind);
+                self.tell(&error, course.failures());
+                take(Seen::Broken(error, course.refusals()));
+            }
+            if !pause.is_zero() {
+                api.clock().sleep(pause).await;
             }
         }
+    }
+
+    /// Tells everything there is.
+    async fn list(
+        &self,
+        api: &KubernetesApi,
+        metrics: &OperatorMetrics,
+        kind: &'static str,
+        take: &mut impl FnMut(Seen),
+    ) -> End {
+        let connection = api.connection_to_watch(&self.resource.plural);
+        let objects = self.objects(connection.client(), None);
+        metrics.listed(kind);
+        take(Seen::Anew);
+        let mut parameters = ListParams::default().limit(PAGE);
+        parameters.label_selector = self.labels.map(str::to_owned);
+        parameters.field_selector = self.fields();
+        loop {
+            let list = || objects.list(&parameters);
+            let page = match api.call(LISTING, self.action("list"), list).await {
+                Ok(page) => page,
+                Err(error) => return End::of_list(error),
+            };
+            for object in page.items {
+                take(Seen::There(Box::new(self.typed(object))));
+            }
+            parameters.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if parameters.continue_token.is_some() {
+                continue;
+            }
+            let version = page.metadata.resource_version.filter(|version| !version.is_empty());
+            let Some(version) = version else {
+                let (action, problem) = (self.action("list"), NO_VERSION.to_owned());
+                return End::of_list(ApiError::Unreadable { action, problem });
+            };
+            take(Seen::Complete);
+            return End::Listed { version };
+        }
+    }
+
+    /// Tells what becomes of it from a version on.
+    async fn watch(
+        &self,
+        api: &KubernetesApi,
+        version: String,
+        take: &mut impl FnMut(Seen),
+    ) -> End {
+        let began = api.clock().monotonic();
+        let mut got = Got { version, told: false };
+        let ended = self.go_on(api, &mut got, take).await;
+        let lasted = api.clock().monotonic().saturating_sub(began);
+        let Got { version, told } = got;
+        match ended {
+            Ok(()) => End::Over { version, lasted, told },
+            Err(error) => End::Broken { error, version: Some(version), lasted, told },
+        }
+    }
+
+    /// Follows one watch to its end.
+    async fn go_on(
+        &self,
+        api: &KubernetesApi,
+        got: &mut Got,
+        take: &mut impl FnMut(Seen),
+    ) -> Result<(), ApiError> {
+        let connection = api.connection_to_watch(&self.resource.plural);
+        let objects = self.objects(connection.client(), None);
+        // Those that began together do not end together.
+        let mut parameters = WatchParams::default().timeout(fastrand::u32(WATCH_SECONDS));
+        parameters.label_selector = self.labels.map(str::to_owned);
+        parameters.field_selector = self.fields();
+        let from = got.version.clone();
+        let start = || connection.begin(objects.watch(&parameters, &from));
+        let events = api.call(Patience::ONE_TRY, self.action("watch"), start).await?;
+        let mut events = std::pin::pin!(events);
+        loop {
+            let Some(event) = api.within(LONGEST_SILENCE, events.next()).await else {
+                // The server ends every watch in time: this one's connection is dead.
+                let (action, deadline) = (self.action("watch"), LONGEST_SILENCE);
+                return Err(ApiError::TimedOut { action, deadline });
+            };
+            let Some(event) = event else { return Ok(()) };
+            let event = event.map_err(|error| self.error_of(&error))?;
+            let (seen, newer) = match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    let newer = object.metadata.resource_version.clone();
+                    (Some(Seen::There(Box::new(self.typed(object)))), newer)
+                }
+                WatchEvent::Deleted(object) => {
+                    let newer = object.metadata.resource_version.clone();
+                    (Some(Seen::Gone(Box::new(self.typed(object)))), newer)
+                }
+                WatchEvent::Bookmark(mark) => (None, Some(mark.metadata.resource_version)),
+                WatchEvent::Error(status) => {
+                    return Err(ApiError::of_status(&status, self.action("watch")));
+                }
+            };
+            got.told = true;
+            if let Some(newer) = newer.filter(|newer| !newer.is_empty()) {
+                got.version = newer;
+            }
+            seen.into_iter().for_each(&mut *take);
+        }
+    }
+
+    /// What broke a watch. A line that is no event reads as a status that says nothing at all.
+    fn error_of(&self, error: &kube::Error) -> ApiError {
+        match error {
+            kube::Error::Api(status) if status.code == 0 => {
+                let (action, problem) = (self.action("watch"), NO_EVENT.to_owned());
+                ApiError::Unreadable { action, problem }
+            }
+            error => ApiError::of(error, self.action("watch")),
+        }
+    }
+
+    fn action(&self, verb: &str) -> String {
+        format!("{verb} {} of all namespaces", self.resource.plural)
     }
 
     /// Once loud, then in the detail.
@@ -149,33 +245,11 @@ impl Subject {
         }
     }
 
-    fn tell_end(&self, outage: &mut Outage) {
-        let Outage { failures, .. } = std::mem::take(outage);
-        if failures > 0 {
-            tracing::info!(kind = self.resource.kind, failures, "it is watched again");
-        }
-    }
-
     /// The items of a list do not say what they are, and those of a watch do: both are the same here.
     pub(crate) fn typed(&self, mut object: DynamicObject) -> DynamicObject {
         let (api_version, kind) = (self.resource.api_version.clone(), self.resource.kind.clone());
         object.types = Some(TypeMeta { api_version, kind });
         object
-    }
-
-    fn seen(&self, event: watcher::Event<DynamicObject>) -> Seen {
-        match event {
-            watcher::Event::Apply(object) | watcher::Event::InitApply(object) => {
-                Seen::There(Box::new(self.typed(object)))
-            }
-            watcher::Event::Delete(object) => Seen::Gone(Box::new(self.typed(object))),
-            watcher::Event::Init => Seen::Anew,
-            watcher::Event::InitDone => Seen::Complete,
-        }
-    }
-
-    fn error_of(&self, error: &watcher::Error) -> ApiError {
-        ApiError::of_watch(error, format!("watch {} of all namespaces", self.resource.plural))
     }
 }
 
@@ -190,43 +264,23 @@ pub(crate) fn observed(object: &DynamicObject) -> Option<ObservedObject> {
     ObservedObject::of(serde_json::to_value(object).ok()?)
 }
 
-/// A time in which a watch breaks again and again.
-#[derive(Debug, Default)]
-struct Outage {
-    failures: u32,
-    /// How often in a row the kind was refused with the same status.
-    refusals: u32,
-    refusal: Option<u16>,
+/// How far a watch got.
+struct Got {
+    version: String,
+    /// Whether it told anything.
+    told: bool,
 }
 
-impl Outage {
-    fn note(&mut self, error: &ApiError) {
-        self.failures = self.failures.saturating_add(1);
-        let refusal = error.refusal();
-        let is_the_same = self.refusal == refusal;
-        self.refusals = match refusal {
-            Some(_) if is_the_same => self.refusals.saturating_add(1),
-            Some(_) => 1,
-            None => 0,
-        };
-        self.refusal = refusal;
-    }
-
-    /// How long to wait before the next try; never shorter than the API asked for.
-    fn pause(&self, error: &ApiError, chance: f64) -> Duration {
-        let longest = if error.is_transient() { LONGEST_PAUSE } else { LONGEST_REFUSED };
-        let pause = backoff(self.failures.max(1), FIRST_PAUSE, longest, chance);
-        error.retry_after().map_or(pause, |asked| pause.max(asked))
-    }
-}
-
-/// A watch that did not break for so long is as good as one that told something: longer than a
-/// connection may take to come about.
-const GOOD_ENOUGH: Duration = Duration::from_mins(1);
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// A kind that is not served may be installed; a right that is missing may be given.
-const LONGEST_REFUSED: Duration = Duration::from_mins(1);
+/// How many objects one answer tells at most, as client-go asks.
+const PAGE: u32 = 500;
+/// Every page is waited for so long.
+const LISTING: Patience = Patience { deadline: Duration::from_mins(1), tries: 1 };
+/// How long the server lets a watch live: less than five minutes, as every client asks.
+const WATCH_SECONDS: RangeInclusive<u32> = 240..=290;
+/// How long a watch may be silent: its life, and some time for its end to arrive.
+const LONGEST_SILENCE: Duration = Duration::from_mins(5);
+const NO_EVENT: &str = "a line is no event";
+const NO_VERSION: &str = "it has no version to watch from";
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use kube::client::Body;
-use lanyard_clock::{ManualClock, SharedClock};
+use lanyard_clock::{Clock as _, ManualClock, SharedClock};
 use lanyard_desired::OwnedKind;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -117,36 +117,68 @@ async fn an_outage_that_is_over_does_not_lengthen_the_next_one() {
     }
     assert!(pauses.last().unwrap() >= &Duration::from_secs(5), "{pauses:?}");
     // It is as good as over; then it breaks once more.
-    clock.advance(GOOD_ENOUGH);
+    clock.advance(Duration::from_mins(1));
     rest().await;
     server.lock().1.send_replace(());
     rest().await;
     let pause = clock.next_due().unwrap();
-    assert!(pause <= FIRST_PAUSE, "{pause:?}");
+    assert!(pause <= Duration::from_millis(200), "{pause:?}");
     following.abort();
 }
 
 /// How often the watch breaks.
 const OUTAGE: u32 = 7;
 
-#[test]
-fn a_watch_is_not_begun_again_before_the_api_said_so() {
-    let refused = |status, retry_after| ApiError::Refused {
-        action: "watch x".to_owned(),
-        status,
-        reason: String::new(),
-        message: String::new(),
-        retry_after,
-    };
-    let mut outage = Outage::default();
-    let error = refused(429, Some(Duration::from_secs(40)));
-    outage.note(&error);
-    assert_eq!((outage.pause(&error, 0.5), outage.refusals), (Duration::from_secs(40), 0));
-    outage.note(&refused(403, None));
-    outage.note(&refused(403, None));
-    assert_eq!(outage.refusals, 2);
-    outage.note(&refused(404, None));
-    assert_eq!(outage.refusals, 1, "a server that begins refuses otherwise than it does later");
-    outage.note(&refused(500, None));
-    assert_eq!((outage.refusals, outage.failures), (0, 5), "an API that is away refuses nothing");
+/// What a watch asks for while `passes` goes by, of a server that answers every watch with this and
+/// ends it then: how many lists and how many watches.
+async fn asked(answer: &'static str, passes: Duration) -> (u32, u32) {
+    let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let counts = Arc::new(Mutex::new((0, 0)));
+    let counting = Arc::clone(&counts);
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let is_list = !request.uri().to_string().contains("watch=");
+        let mut counts = counting.lock();
+        (counts.0, counts.1) = (counts.0 + u32::from(is_list), counts.1 + u32::from(!is_list));
+        let list = r#"{"apiVersion": "v1", "kind": "ConfigMapList",
+            "metadata": {"resourceVersion": "9"}, "items": []}"#;
+        let body = if is_list { list } else { answer };
+        std::future::ready(Ok::<_, Infallible>(http::Response::new(Body::from(
+            body.as_bytes().to_vec(),
+        ))))
+    });
+    let api = KubernetesApi::of_client(Client::new(service, "default"), Arc::new(clock.clone()));
+    let following = tokio::spawn(async move {
+        let subject = WatchedKind::Owned(OwnedKind::ConfigMap).subject(Role::All);
+        subject.follow(&api, &OperatorMetrics::default(), "kind", drop).await;
+    });
+    let end = clock.monotonic() + passes;
+    while clock.monotonic() < end {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(Duration::from_millis(100));
+    }
+    following.abort();
+    let counts = counts.lock();
+    *counts
+}
+
+#[tokio::test]
+async fn a_server_that_ends_every_watch_at_once_is_asked_ever_more_seldom_and_never_for_a_list() {
+    let (lists, watches) = asked("", Duration::from_mins(2)).await;
+    assert_eq!(lists, 1);
+    // Every five to ten seconds, and some more at the beginning.
+    assert!((10..=32).contains(&watches), "{watches}");
+}
+
+#[tokio::test]
+async fn what_a_line_told_that_cannot_be_read_is_listed() {
+    for line in ["{\"type\":\"ADDED\",\"object\":7}\n", "nothing of the kind\n"] {
+        let (lists, _) = asked(line, Duration::from_secs(1)).await;
+        assert!((2..=5).contains(&lists), "{lists} for {line}");
+    }
+    // Half a line of a watch that was cut is told again by the next one.
+    let (lists, watches) = asked("{\"type\":\"ADDED\",\"obj", Duration::from_secs(1)).await;
+    assert_eq!(lists, 1);
+    assert!(watches > 1, "{watches}");
 }
