@@ -11,11 +11,13 @@ mod row;
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 
 use clap::ValueEnum;
 
-use self::row::Row;
+use self::row::{Measurement, Metric, Row};
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process;
@@ -72,6 +74,31 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
         Output::Json => process::say(&json(&rows)?),
     }
     Ok(())
+}
+
+/// The numbers that a program wrote into a file while it worked. What it says meanwhile is no part of
+/// the rows.
+fn measured(command: &mut Command, file: &Path) -> Result<Vec<Measurement>, TaskError> {
+    process::capture(command)?;
+    let text = fs::read(file).map_err(|source| TaskError::File {
+        action: "read",
+        path: file.to_owned(),
+        source,
+    })?;
+    serde_json::from_slice(&text)
+        .map_err(|source| TaskError::Answer { command: process::spelled(command), source })
+}
+
+/// The rows, where no number is missing.
+fn rows(
+    ourselves: &str,
+    metrics: &[Metric],
+    measurements: &[Measurement],
+) -> Result<Vec<Row>, TaskError> {
+    row::rows(ourselves, metrics, measurements).map_err(|findings| TaskError::Findings {
+        check: "numbers that the benchmark owes",
+        findings,
+    })
 }
 
 fn json(rows: &[Row]) -> Result<String, TaskError> {

@@ -1,13 +1,10 @@
 //! The node plugin beside the Secrets Store CSI driver and its Azure provider.
 
-use std::fs;
-
-use super::row::{self, Goal, Measurement, Metric, Peer, Row};
+use super::row::{Goal, Metric, Peer, Row};
 use crate::conformance;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::image;
-use crate::process;
 
 /// The names under which the numbers are reported.
 const OURSELVES: &str = "lanyard node";
@@ -19,19 +16,8 @@ pub(super) fn measure(house: &House) -> Result<Vec<Row>, TaskError> {
     let lanyard = image::build_default(house)?.root.join("lanyard");
     let mut command = conformance::measuring_driver(house, &lanyard)?;
     let file = house.target().join("node-measurements.json");
-    // What the driver says while it works is no part of the rows.
-    process::capture(command.arg("--measurements").arg(&file))?;
-    let text = fs::read(&file).map_err(|source| TaskError::File {
-        action: "read",
-        path: file.clone(),
-        source,
-    })?;
-    let measurements: Vec<Measurement> = serde_json::from_slice(&text)
-        .map_err(|source| TaskError::Answer { command: process::spelled(&command), source })?;
-    row::rows(OURSELVES, &metrics(), &measurements).map_err(|findings| TaskError::Findings {
-        check: "numbers that the benchmark owes",
-        findings,
-    })
+    command.arg("--measurements").arg(&file);
+    super::rows(OURSELVES, &metrics(), &super::measured(&mut command, &file)?)
 }
 
 /// What is measured, and what it should be.

@@ -1,13 +1,10 @@
 //! The operator beside a plain loop that writes the very same bytes.
 
-use std::fs;
-
-use super::row::{self, Goal, Measurement, Metric, Peer, Row};
+use super::row::{Goal, Metric, Peer, Row};
 use crate::conformance;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::image;
-use crate::process;
 
 /// The names under which the numbers are reported.
 const OURSELVES: &str = "lanyard operator";
@@ -21,19 +18,7 @@ pub(super) fn measure(house: &House, clusters: u32) -> Result<Vec<Row>, TaskErro
     let mut command = conformance::measuring_operator_driver(house, &lanyard)?;
     let file = house.target().join("operator-measurements.json");
     command.arg("--measurements").arg(&file).arg("--clusters").arg(clusters.to_string());
-    // What it says while it works is no part of the rows.
-    process::capture(&mut command)?;
-    let text = fs::read(&file).map_err(|source| TaskError::File {
-        action: "read",
-        path: file.clone(),
-        source,
-    })?;
-    let measurements: Vec<Measurement> = serde_json::from_slice(&text)
-        .map_err(|source| TaskError::Answer { command: process::spelled(&command), source })?;
-    row::rows(OURSELVES, &metrics(), &measurements).map_err(|findings| TaskError::Findings {
-        check: "numbers that the benchmark owes",
-        findings,
-    })
+    super::rows(OURSELVES, &metrics(), &super::measured(&mut command, &file)?)
 }
 
 /// What is measured, and what it should be.
@@ -42,7 +27,8 @@ fn metrics() -> Vec<Metric> {
     let alone = |name, goal| Metric { name, goal, peers: Vec::new() };
     vec![
         beside("converge_rate", Goal::AtLeastOfPeer(0.8)),
-        beside("converge_time", Goal::None),
+        beside("converge_time", Goal::AtMostOfPeer { factor: 1.25, limit: None }),
+        alone("converge_refused", Goal::AtMost(0.0)),
         beside("writes_per_cluster", Goal::None),
         alone("requests_per_cluster", Goal::None),
         beside("requests_at_once", Goal::None),

@@ -118,8 +118,10 @@ impl Tally {
         let slash = if subresource.is_empty() { "" } else { "/" };
         let resource = format!("{resource}{slash}{subresource}");
         self.requests += 1;
-        self.refused += u64::from(line.response_status.code >= 400);
-        if WRITES.contains(&line.verb.as_str()) {
+        let is_refused = line.response_status.code >= 400;
+        self.refused += u64::from(is_refused);
+        // A write that is refused wrote nothing: whoever has to try again is slower for it.
+        if !is_refused && WRITES.contains(&line.verb.as_str()) {
             if resource == "leases" {
                 self.lease_writes += 1;
             } else {
@@ -155,12 +157,12 @@ impl Tally {
         self.refused
     }
 
-    /// Every write but those of leases: objects, statuses, finalizers, events.
+    /// Every write that was taken, but those of leases: objects, statuses, finalizers, events.
     pub(super) const fn writes(&self) -> u64 {
         self.writes
     }
 
-    /// The writes of leases.
+    /// The writes of leases that were taken.
     pub(super) const fn lease_writes(&self) -> u64 {
         self.lease_writes
     }

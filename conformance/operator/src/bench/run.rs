@@ -119,9 +119,7 @@ impl Run {
         self.sheet.ours("requests_at_once", "requests", asked.writing().as_secs_f64() / took);
         self.sheet.ours("converge_processor_time", "s", operator.processor_time()?);
         note(&asked.lines().join("\n"));
-        if asked.refused() > 0 {
-            note(&format!("{} requests were refused", asked.refused()));
-        }
+        self.sheet.ours("converge_refused", "requests", float(asked.refused()));
         self.memory("converged_memory", "converged_memory_own", operator.memory()?);
         Ok(operator)
     }
