@@ -26,8 +26,8 @@ pub(crate) struct Applier<'a> {
 /// What became of the changes.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
-    /// How many objects were written.
-    pub(crate) written: usize,
+    /// What was written.
+    pub(crate) written: Vec<ObjectKey>,
     /// What failed. Everything else was done, unless it needs what failed.
     pub(crate) failures: Vec<(ObjectKey, ApiError)>,
     /// Whether the lease ended in the middle. The next holder goes on.
@@ -46,7 +46,7 @@ impl Applier<'_> {
                 .buffer_unordered(AT_ONCE);
             while let Some((key, made)) = writes.next().await {
                 match made {
-                    Ok(()) => applied.written += 1,
+                    Ok(()) => applied.written.push(key),
                     Err(WriteError::Api(error)) => applied.failures.push((key, error)),
                     Err(WriteError::NotLeader) => applied.is_cut_short = true,
                 }

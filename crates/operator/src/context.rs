@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
-use lanyard_desired::drift::Memory;
+use jiff::Timestamp;
+use lanyard_desired::drift::{ChangedObject, Memory};
 use lanyard_desired::validate;
 use lanyard_kubernetes::KubernetesApi;
 use parking_lot::Mutex;
 
+use crate::contest::{Contests, Subject};
 use crate::events::EventBudgets;
 use crate::key::ClusterKey;
 use crate::metrics::OperatorMetrics;
@@ -24,6 +27,8 @@ pub(crate) struct Context {
     pub(crate) metrics: OperatorMetrics,
     pub(crate) budgets: Mutex<EventBudgets>,
     pub(crate) shared: Mutex<SharedCredentials>,
+    /// What is written again and again.
+    pub(crate) contests: Mutex<Contests>,
     /// Since when what of a cluster is different.
     pub(crate) memories: Mutex<HashMap<ClusterKey, Memory>>,
 }
@@ -48,10 +53,39 @@ impl Context {
         before.symmetric_difference(&after).cloned().collect()
     }
 
+    /// Until when something is left as it is, because somebody else writes it, too.
+    pub(crate) fn held_until(
+        &self,
+        key: &ClusterKey,
+        subject: Subject<'_>,
+        wish: u64,
+    ) -> Option<Duration> {
+        self.contests.lock().due(key, subject, wish, self.api.clock().monotonic())
+    }
+
+    /// Notes that something was written. `told` says of what, should it be contested.
+    pub(crate) fn wrote(
+        &self,
+        key: &ClusterKey,
+        subject: Subject<'_>,
+        wish: u64,
+        told: impl FnOnce() -> ChangedObject,
+    ) {
+        self.contests.lock().wrote(key, subject, wish, self.api.clock().monotonic(), told);
+    }
+
+    /// The time of the wall at a moment of the monotonic clock.
+    pub(crate) fn wall_time(&self, moment: Duration) -> Timestamp {
+        let clock = self.api.clock();
+        let now = clock.now();
+        now.checked_add(moment.saturating_sub(clock.monotonic())).unwrap_or(now)
+    }
+
     /// Forgets what was remembered of all clusters but those that were led here all the time. What
     /// others found meanwhile is unknown here; the status of a cluster that comes back tells it.
     pub(crate) fn forget_all_but(&self, was_led: impl Fn(&ClusterKey) -> bool) {
         self.memories.lock().retain(|key, _| was_led(key));
+        self.contests.lock().retain(&was_led);
         self.budgets.lock().retain(was_led);
     }
 
@@ -59,6 +93,7 @@ impl Context {
     pub(crate) fn forget(&self, key: &ClusterKey) {
         self.shared.lock().forget(key);
         self.memories.lock().remove(key);
+        self.contests.lock().forget(key);
         self.budgets.lock().forget(key);
     }
 }

@@ -1,9 +1,12 @@
 //! Our finalizer of a HostedCluster: it stays until what was made for it is gone.
 
+use std::time::Duration;
+
 use kube::api::PatchParams;
 use lanyard_desired::Writer;
 use serde_json::{Value, json};
 
+use crate::contest::Subject;
 use crate::context::Context;
 use crate::error::WriteError;
 use crate::hosted_cluster::{self, Fields};
@@ -18,17 +21,23 @@ pub(crate) fn is_held(observed: &Observed) -> bool {
     observed.cluster.finalizers.iter().any(|it| it == FINALIZER)
 }
 
-/// Adds it, where it is not there.
+/// Adds it, where it is not there. Tells when it may be added again, where somebody takes it away
+/// again and again.
 pub(crate) async fn add(
     context: &Context,
     observed: &Observed,
     fence: &Fence,
-) -> Result<(), WriteError> {
+) -> Result<Option<Duration>, WriteError> {
     if is_held(observed) {
-        Ok(())
-    } else {
-        apply(context, observed, fence, json!([FINALIZER])).await
+        return Ok(None);
     }
+    let held = context.held_until(&observed.key, Subject::Finalizer, 0);
+    if held.is_none() {
+        apply(context, observed, fence, json!([FINALIZER])).await?;
+        let told = || Subject::Finalizer.told(&observed.key);
+        context.wrote(&observed.key, Subject::Finalizer, 0, told);
+    }
+    Ok(held)
 }
 
 /// Takes it away, where it is there.

@@ -24,6 +24,7 @@
 
 mod apply;
 mod claim;
+mod contest;
 mod context;
 mod deletion;
 mod encryption_key;

@@ -1,5 +1,8 @@
 //! The objects of a cluster: what is desired, what differs, and making it so.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use lanyard_desired::diff::FieldPath;
 use lanyard_desired::drift::ChangedObject;
 use lanyard_desired::objects::{Inputs, Owner, cluster_label};
@@ -7,6 +10,7 @@ use lanyard_desired::{Change, DesiredObject, ObjectKey, Pruning, desired_objects
 use lanyard_kubernetes::ApiError;
 
 use crate::apply::{Applied, Applier};
+use crate::contest::Subject;
 use crate::context::Context;
 use crate::judge::Usable;
 use crate::observe::Observed;
@@ -96,14 +100,55 @@ impl Comparison {
         self.changes.iter().any(|change| change.is_write() && change.key() == key)
     }
 
-    /// Makes the changes, and remembers what needs none.
-    pub(crate) async fn apply(mut self, observed: &Observed, applier: Applier<'_>) -> Applied {
+    /// Makes the changes that need not wait, and remembers what needs none. Tells when the first of
+    /// those that wait, because somebody else writes the same, may be made.
+    pub(crate) async fn apply(
+        mut self,
+        context: &Context,
+        observed: &Observed,
+        applier: Applier<'_>,
+    ) -> (Applied, Option<Duration>) {
         self.settle(observed, applier);
-        let applied = applier.apply(std::mem::take(&mut self.changes)).await;
-        if applied.written > 0 {
+        let (open, held) = self.take_open(context, observed);
+        let mut paths: HashMap<_, Vec<String>> = HashMap::new();
+        for change in &open {
+            paths.entry(change.key().clone()).or_default().extend(paths_of(change));
+        }
+        let applied = applier.apply(open).await;
+        for key in &applied.written {
+            let told = || {
+                let rival = context.stores.rival(&observed.namespace, key);
+                let paths = contested(paths.remove(key).unwrap_or_default(), rival.as_deref());
+                ChangedObject { object: key.to_string(), paths }
+            };
+            context.wrote(&observed.key, Subject::Object(key), self.wish(key), told);
+        }
+        if !applied.written.is_empty() {
             self.look_again(observed, applier);
         }
-        applied
+        (applied, held)
+    }
+
+    /// The changes that need not wait, and when the first of the others may be made.
+    fn take_open(
+        &mut self,
+        context: &Context,
+        observed: &Observed,
+    ) -> (Vec<Change>, Option<Duration>) {
+        let (mut open, mut held) = (Vec::new(), None);
+        for change in std::mem::take(&mut self.changes) {
+            let (subject, wish) = (Subject::Object(change.key()), self.wish(change.key()));
+            match context.held_until(&observed.key, subject, wish) {
+                Some(due) if change.is_write() => held = held.into_iter().chain([due]).min(),
+                _ => open.push(change),
+            }
+        }
+        (open, held)
+    }
+
+    /// A digest of what is desired of an object; zero where nothing is.
+    fn wish(&self, key: &ObjectKey) -> u64 {
+        self.wished.get(key).copied().unwrap_or_default()
     }
 
     /// Compares what the answers to the writes told. At the next look the content would still be
@@ -146,6 +191,19 @@ impl Comparison {
         });
         differs.collect()
     }
+}
+
+fn paths_of(change: &Change) -> Vec<String> {
+    ChangedObject::of(change).map(|it| it.paths).unwrap_or_default()
+}
+
+/// What is told of an object that is set back again and again.
+fn contested(paths: Vec<String>, rival: Option<&str>) -> Vec<String> {
+    let rival = rival.unwrap_or("somebody else");
+    if paths.is_empty() {
+        return vec![format!("taken away again and again by {rival}")];
+    }
+    paths.into_iter().map(|path| format!("{path} (written again and again by {rival})")).collect()
 }
 
 /// What others hold otherwise than it is desired.

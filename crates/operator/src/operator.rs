@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::contest::Contests;
 use crate::context::Context;
 use crate::error::ReconcileError;
 use crate::events::EventBudgets;
@@ -58,6 +59,7 @@ impl Operator {
             metrics: OperatorMetrics::default(),
             budgets: Mutex::new(EventBudgets::default()),
             shared: Mutex::new(SharedCredentials::default()),
+            contests: Mutex::new(Contests::default()),
             memories: Mutex::new(HashMap::new()),
         });
         let gate = readiness.gate("watches", "not everything is listed yet");

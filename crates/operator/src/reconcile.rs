@@ -45,8 +45,9 @@ pub(crate) async fn reconcile(
         Judgement::Unusable(problems) => {
             let heard = Heard::of_unusable(problems);
             let look = status::look(context, &observed, &heard, None);
-            status::tell(context, &observed, &look, fence).await?;
-            Ok(look.next.again(observed.now))
+            let held = status::tell(context, &observed, &look, fence).await?;
+            let held = held.map(|due| context.wall_time(due));
+            Ok(look.next.sooner(held).again(observed.now))
         }
         Judgement::Usable(usable) => {
             let made = make(context, &observed, usable, applier).await;
@@ -55,10 +56,17 @@ pub(crate) async fn reconcile(
                 Ok(made) => Heard { left: &made.left, ..Heard::of(usable) },
                 Err(_) => Heard::of(usable),
             };
+            // What was written is there, and is no news to the watch.
+            let has_written = made.as_ref().is_ok_and(|made| made.has_written);
+            let after = if has_written { observe(context, key) } else { None };
+            let observed = after.unwrap_or(observed);
             let look = status::look(context, &observed, &heard, None);
             // What failed keeps nobody from being told how the identities are.
             let told = status::tell(context, &observed, &look, fence).await;
-            let again = made?.again(look.next, usable.pause, &observed);
+            let made = made?;
+            let held = made.held.into_iter().chain(told.as_ref().ok().copied().flatten()).min();
+            let next = look.next.sooner(held.map(|due| context.wall_time(due)));
+            let again = made.again(next, usable.pause, &observed);
             told?;
             again
         }
@@ -70,6 +78,9 @@ pub(crate) async fn reconcile(
 struct Made {
     left: Vec<ChangedObject>,
     error: Option<ReconcileError>,
+    has_written: bool,
+    /// When what is contested may be written again, by the monotonic clock.
+    held: Option<Duration>,
     /// There is a control plane now, and everything else can follow.
     is_first: bool,
     /// Why nothing was made, though the cluster by itself can be used.
@@ -91,9 +102,9 @@ async fn make(
     if let Claim::Unknown(error) = &observed.claim {
         return Err(error.clone().into());
     }
-    let mut refused = Vec::new();
+    let (mut refused, mut held) = (Vec::new(), None);
     if usable.pause == Pause::None {
-        finalizer::add(context, observed, applier.fence).await?;
+        held = finalizer::add(context, observed, applier.fence).await?;
         if observed.claim == Claim::Free {
             claim::create_namespace(observed, applier).await?;
         }
@@ -116,8 +127,11 @@ async fn make(
     }
     let is_settled = !comparison.changes.iter().any(Change::is_write);
     let makes_owner = comparison.writes(&control_plane_key(&observed.key, &observed.namespace));
-    let applied = comparison.apply(observed, applier).await;
-    let left = held_by_others(&applied.failures);
+    let (applied, due) = comparison.apply(context, observed, applier).await;
+    let mut left = held_by_others(&applied.failures);
+    left.extend(contested(context, observed, &left));
+    let held = held.into_iter().chain(due).min();
+    let has_written = !applied.written.is_empty();
     errors.extend(applied.failures.into_iter().map(|(_, error)| error));
     let error = if applied.is_cut_short {
         Some(ReconcileError::NotLeader)
@@ -128,7 +142,15 @@ async fn make(
     let is_settled = is_settled && !is_first && error.is_none();
     let awaits_rollout =
         is_settled && encryption_key::promote(context, observed, usable, applier.fence).await?;
-    Ok(Made { left, error, is_first, awaits_rollout, lost: None })
+    Ok(Made { left, error, has_written, held, is_first, awaits_rollout, lost: None })
+}
+
+/// What is contested, without what is told already.
+fn contested(context: &Context, observed: &Observed, told: &[ChangedObject]) -> Vec<ChangedObject> {
+    let now = context.api.clock().monotonic();
+    let mut contested = context.contests.lock().contested(&observed.key, now);
+    contested.retain(|it| told.iter().all(|told| told.object != it.object));
+    contested
 }
 
 impl Made {

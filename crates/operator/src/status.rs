@@ -16,9 +16,11 @@ use lanyard_desired::{
     OwnedKind, Problem, Problems, ValidatedHostedCluster, Writer, lint_shared_credentials, validate,
 };
 use lanyard_kubernetes::ApiError;
+use serde::Serialize;
 use serde_json::json;
 
 use crate::apply::write;
+use crate::contest::{Subject, digest};
 use crate::context::Context;
 use crate::error::WriteError;
 use crate::events;
@@ -116,46 +118,62 @@ pub(crate) fn look(
     Look { status, next: NextLook(next), parting }
 }
 
-/// Tells how the identities are. Where nothing is news nothing is written.
+/// Tells how the identities are. Where nothing is news nothing is written. Returns when what somebody
+/// else writes, too, may be told.
 pub(crate) async fn tell(
     context: &Context,
     observed: &Observed,
     look: &Look,
     fence: &Fence,
-) -> Result<(), WriteError> {
-    let now = &look.status;
+) -> Result<Option<Duration>, WriteError> {
+    let (key, now) = (&observed.key, &look.status);
     let previous = observed.previous.as_ref();
     let told = previous.and_then(|told| told.status.as_ref());
     // What goes with a HostedCluster that is being deleted is not made anew.
     let is_going = previous.is_none() && observed.cluster.is_deleting;
+    let mut held = None;
     if told != Some(now) && !is_going {
-        let mut news = status::transitions(told, now);
-        news.extend(usability_news(told, now));
-        events::tell(context, observed, &news, fence).await?;
-        if previous.is_none() {
-            apply_identities(context, observed, fence).await?;
+        let wish = wish_of(now);
+        held = context.held_until(key, Subject::Identities, wish);
+        if held.is_none() {
+            let mut news = status::transitions(told, now);
+            news.extend(usability_news(told, now));
+            events::tell(context, observed, &news, fence).await?;
+            if previous.is_none() {
+                apply_identities(context, observed, fence).await?;
+            }
+            apply_status(context, observed, now, fence).await?;
+            let told = || Subject::Identities.told(key);
+            context.wrote(key, Subject::Identities, wish, told);
         }
-        apply_status(context, observed, now, fence).await?;
     }
     if context.settings.role == Role::IdentityOnly {
-        return Ok(());
+        return Ok(held);
     }
     let before = observed.cluster.conditions.iter().find(|it| it.type_ == CLEANED_UP);
     let parting = match &look.parting {
         Some(parting) => parting::condition(observed, parting, before),
         None => before.cloned(),
     };
-    if let (Some(told), Some(parting)) = (&parting, &look.parting)
-        && let Some(news) = parting::news(parting, told, before)
-    {
-        events::tell(context, observed, &[news], fence).await?;
-    }
+    let news = parting.as_ref().zip(look.parting.as_ref());
+    let news = news.and_then(|(told, parting)| parting::news(parting, told, before));
     let is_over = before.is_some() && parting.is_none();
     let conditions: Vec<_> = now.conditions.iter().cloned().chain(parting).collect();
-    if is_over || differs(&observed.cluster.conditions, &conditions) {
-        apply_conditions(context, observed, &conditions, fence).await?;
+    if !is_over && !differs(&observed.cluster.conditions, &conditions) {
+        return Ok(held);
     }
-    Ok(())
+    let wish = wish_of(&conditions);
+    let due = context.held_until(key, Subject::Conditions, wish);
+    if due.is_none() {
+        events::tell(context, observed, news.as_slice(), fence).await?;
+        apply_conditions(context, observed, &conditions, fence).await?;
+        context.wrote(key, Subject::Conditions, wish, || Subject::Conditions.told(key));
+    }
+    Ok(held.into_iter().chain(due).min())
+}
+
+fn wish_of(told: &impl Serialize) -> u64 {
+    digest(&serde_json::to_string(told).unwrap_or_default())
 }
 
 fn desired_observed<'a>(

@@ -217,6 +217,12 @@ impl Stores {
         inner.rooms.get(namespace)?.objects.marks(&namespace_key(namespace)).cloned()
     }
 
+    /// Who else wrote an object last, as far as that is known.
+    pub(crate) fn rival(&self, namespace: &str, key: &ObjectKey) -> Option<String> {
+        let inner = self.inner.lock();
+        inner.rooms.get(namespace)?.objects.rival(key).map(str::to_owned)
+    }
+
     /// What has to be compared with what is desired.
     pub(crate) fn unsettled(&self, namespace: &str, wished: &Wished) -> Unsettled {
         let inner = self.inner.lock();

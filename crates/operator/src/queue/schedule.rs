@@ -21,9 +21,9 @@ pub(crate) struct Schedule<K> {
 pub(crate) enum Wake {
     /// What was asked for changed: at once, and what failed before is forgotten.
     Wish,
-    /// Something around it changed: at once, unless the last look failed. Then some seconds after
-    /// that, so that who changes it again and again does not keep everybody busy, and what cannot be
-    /// written does not hide what is told meanwhile.
+    /// Something around it changed: at once, unless the last look failed, or there were many of late.
+    /// Then some time after that, so that who changes it again and again does not keep everybody
+    /// busy, and what cannot be written does not hide what is told meanwhile.
     Surroundings,
 }
 
@@ -57,6 +57,8 @@ struct Item {
     failures: u32,
     /// What changes around it does not bring it up sooner than this.
     not_before: Duration,
+    /// When as many looks were due as were begun, at the pace of [`SPACING`].
+    paced: Duration,
     turn: Option<Turn>,
     /// What came while somebody was looking.
     woken: Option<Wake>,
@@ -73,9 +75,7 @@ impl<K: Clone + Eq + Hash + Ord> Schedule<K> {
     pub(crate) fn wake(&mut self, key: &K, wake: Wake, now: Duration) {
         let tick = self.tick();
         let Some(item) = self.items.get_mut(key) else {
-            let item =
-                Item { due: now, tick, failures: 0, not_before: now, turn: None, woken: None };
-            self.items.insert(key.clone(), item);
+            self.items.insert(key.clone(), Item::new(now, tick));
             self.idle.insert((now, tick, key.clone()));
             return;
         };
@@ -112,6 +112,7 @@ impl<K: Clone + Eq + Hash + Ord> Schedule<K> {
         let turn = Turn(self.tick());
         let item = self.items.get_mut(&key)?;
         (item.turn, item.woken) = (Some(turn), None);
+        item.paced = item.paced.max(now).saturating_add(SPACING);
         Some((key, turn))
     }
 
@@ -134,7 +135,7 @@ impl<K: Clone + Eq + Hash + Ord> Schedule<K> {
         let mut due = now.saturating_add(pause(again, item.failures, chance));
         let failures = item.failures;
         item.not_before = match again {
-            _ if !failed => now,
+            _ if !failed => now.max(item.paced.saturating_sub(SPACING * UNSPACED)),
             // Whatever changes: this was asked for.
             Again::AfterAsked(_) => due,
             _ => due.min(now.saturating_add(AFTER_FAILURE)),
@@ -177,6 +178,20 @@ impl<K: Clone + Eq + Hash + Ord> Schedule<K> {
     }
 }
 
+impl Item {
+    const fn new(now: Duration, tick: u64) -> Self {
+        Self {
+            due: now,
+            tick,
+            failures: 0,
+            not_before: now,
+            paced: Duration::ZERO,
+            turn: None,
+            woken: None,
+        }
+    }
+}
+
 fn pause(again: Again, failures: u32, chance: f64) -> Duration {
     match again {
         Again::Now => Duration::ZERO,
@@ -190,6 +205,10 @@ fn pause(again: Again, failures: u32, chance: f64) -> Duration {
     }
 }
 
+/// How many looks at one thing are made without a pause because of what is around it, and the pace
+/// beyond.
+const UNSPACED: u32 = 20;
+const SPACING: Duration = Duration::from_millis(500);
 /// A time that is given in whole seconds is over when the next one begins.
 const SHORTEST_AT: Duration = Duration::from_secs(1);
 /// The reference's limits for a failed look.

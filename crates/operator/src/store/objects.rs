@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::DynamicObject;
 use lanyard_desired::{DesiredObject, ObjectKey, ObservedObject, OwnedKind, Writer};
 use serde_json::Value;
@@ -26,6 +27,8 @@ struct Stored {
     /// Of the content without what changes all the time.
     digest: u64,
     content: Option<Box<[u8]>>,
+    /// Who else wrote it last.
+    rival: Option<Box<str>>,
     /// The digest of what was desired when this content was found to be so.
     settled: Option<u64>,
 }
@@ -103,10 +106,21 @@ impl Objects {
             }
             _ => {
                 let content = keeps.then(|| content.into_boxed_slice());
-                self.0.insert(
-                    key,
-                    Stored { uid, version, is_written_here, marks, digest, content, settled: None },
-                );
+                // Who was there before has no field any more that we took back.
+                let before = self.0.get_mut(&key).and_then(|stored| stored.rival.take());
+                let rival = rival_of(&managed_fields).or(before);
+                let settled = None;
+                let stored = Stored {
+                    uid,
+                    version,
+                    is_written_here,
+                    marks,
+                    digest,
+                    content,
+                    rival,
+                    settled,
+                };
+                self.0.insert(key, stored);
                 true
             }
         }
@@ -157,6 +171,11 @@ impl Objects {
         self.0.get(key).map(|stored| stored.uid.as_str())
     }
 
+    /// Who else wrote an object last.
+    pub(crate) fn rival(&self, key: &ObjectKey) -> Option<&str> {
+        self.0.get(key)?.rival.as_deref()
+    }
+
     /// The keys of all objects.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.0.keys()
@@ -182,6 +201,16 @@ impl Stored {
         let observed = ObservedObject::of(value)?;
         Some(ObservedObject { is_written_here: self.is_written_here, ..observed })
     }
+}
+
+/// The field manager that wrote something else than the status last, and is none of ours.
+fn rival_of(managed_fields: &[ManagedFieldsEntry]) -> Option<Box<str>> {
+    let others = managed_fields.iter().filter(|entry| {
+        let is_ours = entry.manager.as_deref().is_some_and(Writer::is_manager);
+        entry.subresource.as_deref().unwrap_or_default().is_empty() && !is_ours
+    });
+    let last = others.max_by(|one, other| one.time.cmp(&other.time))?;
+    last.manager.as_deref().map(Box::from)
 }
 
 /// Versions of one object grow; one that is no number may be anything.
@@ -246,6 +275,32 @@ mod tests {
         let other = Wished::from([(key(), 8)]);
         assert_eq!(objects.unsettled(&other).unknown, [key()]);
         assert_eq!(objects.unsettled(&Wished::new()).unknown, [key()]);
+    }
+
+    #[test]
+    fn who_else_wrote_an_object_last_stays_known_when_it_is_set_back() {
+        let mut objects = Objects::default();
+        let ours = Writer::ControlPlane.field_manager();
+        let managed = |version: &str, value: &str, managers: &[(&str, &str, &str)]| {
+            let mut object = object(version, value);
+            let entries = managers.iter().map(|(manager, time, sub)| {
+                json!({"manager": manager, "time": format!("2026-01-01T00:00:{time}Z"),
+                    "subresource": sub})
+            });
+            object.metadata.managed_fields = serde_json::from_value(entries.collect()).unwrap();
+            object
+        };
+        objects.see(
+            key(),
+            managed("1", "a", &[(ours, "01", ""), ("kubelet", "02", "status")]),
+            true,
+        );
+        assert_eq!(objects.rival(&key()), None);
+        let both = [("kubectl", "03", ""), ("meddler", "04", ""), (ours, "05", "")];
+        objects.see(key(), managed("2", "b", &both), true);
+        assert_eq!(objects.rival(&key()), Some("meddler"));
+        objects.see(key(), managed("3", "a", &[(ours, "06", "")]), true);
+        assert_eq!(objects.rival(&key()), Some("meddler"));
     }
 
     #[test]

@@ -104,6 +104,26 @@ fn nothing_around_it_shortens_the_time_that_the_api_asked_for() {
 }
 
 #[test]
+fn who_changes_what_is_around_one_all_the_time_has_two_looks_a_second_and_a_wish_passes() {
+    let mut schedule = Schedule::default();
+    schedule.wake(&"a", Wake::Wish, Duration::ZERO);
+    let mut looks = 0;
+    for milli in 0..60_000 {
+        let now = Duration::from_millis(milli);
+        if let Some((key, turn)) = schedule.begin(now) {
+            looks += 1;
+            schedule.end(&key, turn, Again::In(Duration::from_mins(5)), now, 0.0);
+        }
+        schedule.wake(&"a", Wake::Surroundings, now);
+    }
+    assert!((135..=141).contains(&looks), "{looks} looks in a minute");
+    let now = Duration::from_millis(59_999);
+    assert_eq!(begin(&mut schedule, now), None);
+    schedule.wake(&"a", Wake::Wish, now);
+    assert_eq!(begin(&mut schedule, now), Some("a"));
+}
+
+#[test]
 fn what_cannot_work_until_it_changes_is_not_tried_within_three_quarters_of_an_hour() {
     let mut schedule = Schedule::default();
     schedule.wake(&"a", Wake::Wish, Duration::ZERO);
