@@ -28,6 +28,7 @@ use crate::observe::namespace_key;
 use crate::queue::Wake;
 use crate::watch::Seen;
 pub(crate) use clusters::Cluster;
+use objects::is_older;
 pub(crate) use objects::{Objects, Unsettled, Wished, wished};
 use typed::{Mismatch, typed};
 pub(crate) use usability::Kind;
@@ -179,9 +180,8 @@ impl Stores {
 
     /// Takes in our conditions as the answer to a write told them.
     pub(crate) fn conditions_written(&self, key: &ClusterKey, object: &DynamicObject) {
-        let conditions = clusters::conditions_of(&object.data, self.conditions);
         if let Some(cluster) = self.inner.lock().clusters.get_mut(key) {
-            cluster.conditions = conditions;
+            cluster.written(object, self.conditions);
         }
     }
 
@@ -284,6 +284,9 @@ impl Inner {
             WatchedKind::HostedClusters => {
                 let key = ClusterKey::of(&namespace, &name);
                 let cluster = Cluster::of(object, conditions);
+                if self.clusters.get(&key).is_some_and(|known| cluster.is_behind(known)) {
+                    return News::new();
+                }
                 let wake = cluster.news(self.clusters.get(&key));
                 self.clusters.insert(key.clone(), cluster);
                 let room = control_plane_namespace(&key);
@@ -296,6 +299,9 @@ impl Inner {
                     return News::new();
                 };
                 let told = Told::of(identities);
+                if self.identities.get(&key).is_some_and(|known| told.is_behind(known)) {
+                    return News::new();
+                }
                 let before = self.identities.insert(key.clone(), told.clone());
                 let is_news =
                     before.is_none_or(|it| it.status != told.status || it.uid != told.uid);
@@ -504,6 +510,12 @@ impl Told {
             owner: owner.map(|owner| owner.uid),
             status: identities.status,
         }
+    }
+
+    /// Whether an answer to a write told more of this object already: the watch comes after it, and
+    /// with the versions in between. Who took them for news would tell all of it again.
+    fn is_behind(&self, known: &Self) -> bool {
+        self.uid == known.uid && is_older(&self.version, &known.version)
     }
 }
 

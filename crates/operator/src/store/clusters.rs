@@ -7,6 +7,7 @@ use lanyard_api::HostedCluster;
 use lanyard_desired::deletion::FORCE_ANNOTATION;
 use serde_json::{Map, Value};
 
+use super::objects::is_older;
 use super::typed::{Mismatch, typed};
 use crate::queue::Wake;
 
@@ -18,6 +19,8 @@ pub(crate) struct Cluster {
     /// The conditions that are ours.
     pub(crate) conditions: Vec<Condition>,
     pub(crate) uid: String,
+    /// `metadata.resourceVersion`.
+    version: String,
     pub(crate) generation: Option<i64>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) is_deleting: bool,
@@ -41,7 +44,7 @@ impl Cluster {
     pub(crate) fn of(mut object: DynamicObject, ours: &[&str]) -> Self {
         let metadata = &mut object.metadata;
         metadata.managed_fields = None;
-        metadata.resource_version = None;
+        let version = metadata.resource_version.take().unwrap_or_default();
         let (uid, generation) = (metadata.uid.clone().unwrap_or_default(), metadata.generation);
         let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
         let is_deleting = metadata.deletion_timestamp.is_some();
@@ -62,6 +65,7 @@ impl Cluster {
             content,
             conditions,
             uid,
+            version,
             generation,
             created,
             is_deleting,
@@ -80,6 +84,19 @@ impl Cluster {
         })
     }
 
+    /// Whether an answer to a write told more of this cluster already.
+    pub(crate) fn is_behind(&self, known: &Self) -> bool {
+        self.uid == known.uid && is_older(&self.version, &known.version)
+    }
+
+    /// Takes in what the answer to a write of ours told.
+    pub(crate) fn written(&mut self, answer: &DynamicObject, ours: &[&str]) {
+        self.conditions = conditions_of(&answer.data, ours);
+        if let Some(version) = &answer.metadata.resource_version {
+            self.version.clone_from(version);
+        }
+    }
+
     /// What this means for a cluster that was known like that.
     pub(crate) fn news(&self, before: Option<&Self>) -> Option<Wake> {
         let Some(before) = before else { return Some(Wake::Wish) };
@@ -91,7 +108,7 @@ impl Cluster {
 }
 
 /// The conditions of these types.
-pub(super) fn conditions_of(data: &Value, ours: &[&str]) -> Vec<Condition> {
+fn conditions_of(data: &Value, ours: &[&str]) -> Vec<Condition> {
     let conditions = data.pointer("/status/conditions").and_then(Value::as_array);
     let is_ours = |condition: &&Value| {
         let kind = condition.get("type").and_then(Value::as_str);

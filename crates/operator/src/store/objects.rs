@@ -214,7 +214,7 @@ fn rival_of(managed_fields: &[ManagedFieldsEntry]) -> Option<Box<str>> {
 }
 
 /// Versions of one object grow; one that is no number may be anything.
-fn is_older(version: &str, than: &str) -> bool {
+pub(super) fn is_older(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version < than,
         _ => false,

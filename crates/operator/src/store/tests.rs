@@ -107,6 +107,55 @@ fn the_router_to_private_vaults_is_the_service_of_its_name_while_it_has_an_addre
     assert_eq!(known(), None);
 }
 
+/// What a watch tells of a HostedCluster or of its identities that has this version and a condition of
+/// this status.
+fn versioned(api_version: &str, kind: &str, version: &str, status: &str) -> DynamicObject {
+    let mut object = object(api_version, kind, "clusters", "harbour");
+    object.metadata.resource_version = Some(version.to_owned());
+    object.data = json!({"status": {"conditions": [{
+        "type": "Ours", "status": status, "reason": "R", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+    object
+}
+
+#[test]
+fn what_a_watch_tells_after_the_answer_to_a_later_write_is_no_news() {
+    let stores = Stores::new(&["Ours"], Compared::Nobodys);
+    let mut telling = Telling::default();
+    let mut see = |kind, object: &DynamicObject| {
+        let seen = Seen::There(Box::new(object.clone()));
+        stores.see(kind, seen, &mut telling, Duration::ZERO).len()
+    };
+    let key = ClusterKey::of("clusters", "harbour");
+    let of_cluster = |version: &str, status: &str| {
+        use lanyard_api::HostedCluster;
+        versioned(HostedCluster::API_VERSION, HostedCluster::KIND, version, status)
+    };
+    assert_eq!(see(CLUSTERS, &of_cluster("9", "False")), 1);
+    stores.conditions_written(&key, &of_cluster("11", "True"));
+    assert_eq!(see(CLUSTERS, &of_cluster("10", "False")), 0);
+    assert_eq!(stores.cluster(&key).unwrap().conditions[0].status, "True");
+    assert_eq!(see(CLUSTERS, &of_cluster("11", "True")), 0);
+    assert_eq!(see(CLUSTERS, &of_cluster("12", "False")), 1);
+
+    let of_identities = |version: &str, status: &str| {
+        let (api_version, kind) =
+            (HostedClusterIdentities::API_VERSION, HostedClusterIdentities::KIND);
+        versioned(api_version, kind, version, status)
+    };
+    let told = |version: &str, status: &str| parse(&of_identities(version, status)).unwrap();
+    let known = || stores.identities(&key).unwrap().status.unwrap().conditions[0].status.clone();
+    stores.told(&key, told("11", "True"));
+    assert_eq!(see(WatchedKind::Identities, &of_identities("10", "False")), 0);
+    assert_eq!(known(), "True");
+    assert_eq!(see(WatchedKind::Identities, &of_identities("12", "False")), 1);
+    assert_eq!(known(), "False");
+    // One that was made anew begins with any version.
+    let mut other = of_identities("3", "True");
+    other.metadata.uid = Some("other".to_owned());
+    assert_eq!(see(WatchedKind::Identities, &other), 1);
+}
+
 fn refused() -> ApiError {
     ApiError::Refused {
         action: "watch configmaps".to_owned(),

@@ -64,8 +64,13 @@ async fn unreadable(world: World) -> Result<(), Failed> {
     .await?;
     let events: Api<Event> = Api::namespaced(world.client.clone(), &world.namespace);
     let about = events.list(&ListParams::default()).await?.items.into_iter();
-    let about = about.filter(|it| it.involved_object.name.as_deref() == Some("odd")).count();
-    expect_same("events about it", about, 1)?;
+    let about: Vec<_> = about
+        .filter(|it| it.involved_object.name.as_deref() == Some("odd"))
+        .map(|it| (it.reason.unwrap_or_default(), it.message.unwrap_or_default()))
+        .collect();
+    if about.len() != 1 {
+        return Err(format!("events about it: {about:#?}").into());
+    }
     clusters.delete("odd", &DeleteParams::default()).await?;
     running.end().await?;
     world.clear().await
