@@ -15,6 +15,9 @@ pub(crate) enum ReconcileError {
     /// Another replica leads the shard of the cluster now: it goes on.
     #[error("the lease ended, and another replica goes on")]
     NotLeader,
+    /// The look ended in a defect of ours. Others go on.
+    #[error("the look at the cluster panicked")]
+    Panicked,
 }
 
 /// Why something was not written.
@@ -68,6 +71,7 @@ impl ReconcileError {
                 }
             },
             Self::NotLeader => Again::OnChange,
+            Self::Panicked => Again::Slowly,
         }
     }
 
@@ -76,6 +80,7 @@ impl ReconcileError {
         match self {
             Self::Calls(errors) => errors.first().map_or("", ApiError::hint),
             Self::NotLeader => "nothing is to be done",
+            Self::Panicked => "report this defect, with the line of the log before this one",
         }
     }
 
@@ -84,6 +89,7 @@ impl ReconcileError {
         match self {
             Self::Calls(errors) => errors.first().map_or("api", category_of),
             Self::NotLeader => "not-leader",
+            Self::Panicked => "panicked",
         }
     }
 }

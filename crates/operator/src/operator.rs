@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use lanyard_clock::SharedClock;
 use lanyard_kubernetes::KubernetesApi;
 use lanyard_telemetry::prometheus_client::registry::Registry;
@@ -89,27 +91,36 @@ impl Operator {
 
     /// Works until the end. Then no look begins any more, those that have begun may go on for a
     /// while, and what this process leads is given back.
+    ///
+    /// It ends by itself only where a part of it did, by a defect: without its watches, its workers or
+    /// its election it would go on and do nothing.
     pub async fn run(self, end: impl Future<Output = ()>) {
         let operator = Arc::new(self);
         let mut end = std::pin::pin!(end);
-        let mut parts = JoinSet::new();
-        operator.watch(&mut parts);
+        let mut parts = Crew::default();
+        operator.watch(&mut parts.tasks);
         let is_listed = tokio::select! {
             () = operator.listed() => true,
             () = &mut end => false,
+            () = parts.lost() => false,
         };
         if is_listed {
             for follow in [Follow::Kinds, Follow::Tenures] {
                 let operator = Arc::clone(&operator);
-                parts.spawn(async move { operator.keep_up(follow).await });
+                parts.tasks.spawn(async move { operator.keep_up(follow).await });
             }
-            let election = operator.begin_election();
-            let workers = operator.begin_work();
-            end.await;
+            let mut election = operator.begin_election();
+            let mut workers = operator.begin_work();
+            tokio::select! {
+                () = end => {}
+                () = parts.lost() => {}
+                () = election.lost() => {}
+                () = workers.lost() => {}
+            }
             workers.end(DRAIN, operator.context.api.clock()).await;
             election.end(RELEASE, operator.context.api.clock()).await;
         }
-        parts.shutdown().await;
+        parts.tasks.shutdown().await;
     }
 
     fn begin_election(&self) -> Crew {
@@ -255,7 +266,10 @@ impl Operator {
         let Some(fence) = self.tenures.fence(key) else { return self.leave(key) };
         let clock = self.context.api.clock();
         let began = clock.monotonic();
-        let outcome = reconcile(&self.context, key, &fence).await;
+        // One cluster that leads into a defect takes no worker from all others. Nothing of a look is
+        // kept but what the stores hold, and they are whole between two calls.
+        let look = AssertUnwindSafe(reconcile(&self.context, key, &fence)).catch_unwind();
+        let outcome = look.await.unwrap_or(Err(ReconcileError::Panicked));
         let took = clock.monotonic().saturating_sub(began);
         let (result, again) = match &outcome {
             Ok(again) => ("good", *again),
@@ -325,6 +339,15 @@ impl Crew {
     fn asked_to_end(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stop = self.stop.subscribe();
         async move { drop(stop.wait_for(|stop| *stop).await) }
+    }
+
+    /// Ready when one of the tasks has ended though nobody asked it to; never where there is none.
+    async fn lost(&mut self) {
+        match self.tasks.join_next().await {
+            Some(Ok(())) => tracing::error!("a part of the operator ended by itself"),
+            Some(Err(error)) => tracing::error!("a part of the operator was lost: {error}"),
+            None => std::future::pending().await,
+        }
     }
 
     /// Asks for the end and waits for it, for a while.

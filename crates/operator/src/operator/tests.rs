@@ -8,12 +8,22 @@ use lanyard_desired::templates::WorkloadTemplates;
 
 use super::*;
 use crate::lease::LeaseSettings;
+use crate::watch::Seen;
 
 /// An operator of one shard of which nothing is led, at an API that never answers.
 fn operator(clock: &ManualClock) -> Operator {
-    let service = tower::service_fn(|_: http::Request<Body>| {
-        std::future::pending::<Result<http::Response<Body>, Infallible>>()
-    });
+    operator_at(clock, std::future::pending)
+}
+
+/// The same, at an API whose answers are these futures.
+fn operator_at<F>(
+    clock: &ManualClock,
+    answer: impl Fn() -> F + Clone + Send + Sync + 'static,
+) -> Operator
+where
+    F: Future<Output = Result<http::Response<Body>, Infallible>> + Send + 'static,
+{
+    let service = tower::service_fn(move |_: http::Request<Body>| answer());
     let client = kube::Client::new(service, "default");
     let api = KubernetesApi::of_client(client, Arc::new(clock.clone()));
     let leases = LeaseSettings {
@@ -79,4 +89,40 @@ async fn what_was_remembered_of_a_cluster_ends_with_its_leadership() {
     lead();
     operator.forget_what_was_lost(&mut before);
     assert!(!remembered());
+}
+
+#[tokio::test]
+async fn a_look_that_panics_costs_no_worker_and_is_repeated_slowly() {
+    let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let operator = operator_at(&clock, || async { panic!("a defect") });
+    let (key, seen) = example();
+    let mut telling = Telling::default();
+    let stores = &operator.context.stores;
+    drop(stores.see(WatchedKind::HostedClusters, seen, &mut telling, Duration::ZERO));
+    operator.tenures.extend(0, clock.monotonic() + Duration::from_hours(1));
+    operator.queue.wake(&key, Wake::Wish);
+    let (taken, turn) = operator.queue.take().await;
+    operator.look(&taken, turn).await;
+    let mut next = std::pin::pin!(operator.queue.take());
+    assert!(futures::poll!(&mut next).is_pending(), "not at once");
+    clock.advance(Duration::from_mins(1));
+    assert_eq!(next.await.0, key);
+}
+
+/// The example, as a watch tells of it.
+fn example() -> (ClusterKey, Seen) {
+    let example = include_str!("../../../../examples/hostedcluster.yaml");
+    let example = lanyard_api::HostedCluster::parse_yaml(example).unwrap();
+    let mut object = serde_json::to_value(example).unwrap();
+    object["metadata"]["uid"] = "u".into();
+    let object = serde_json::from_value(object).unwrap();
+    (ClusterKey::of("clusters", "harbour"), Seen::There(Box::new(object)))
+}
+
+#[tokio::test]
+async fn an_operator_that_lost_a_part_of_it_ends() {
+    let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    // Whoever watches panics.
+    let operator = operator_at(&clock, || async { panic!("a defect") });
+    operator.run(std::future::pending()).await;
 }
