@@ -186,6 +186,13 @@ impl VaultError {
         }
     }
 
+    /// For how long nobody asks the vault, where it was not asked for this read because it failed
+    /// others: this read itself came to nothing. After that one is sent to see whether it is back, and
+    /// the others learn of its outcome.
+    pub fn turned_away(&self) -> Option<Duration> {
+        if let Self::LeftAlone { remaining, .. } = self { Some(*remaining) } else { None }
+    }
+
     /// Whether the vault, or the service that issues tokens for it, is not there: it was not
     /// reached, fails, or throttles. What refuses the identity or the object is there, and so is what
     /// this node itself does not ask.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
@@ -115,6 +116,11 @@ impl ReadError {
     /// Whether and when the same read may succeed.
     pub fn retry(&self) -> RetryClass {
         self.vault().map_or(RetryClass::Invalid, VaultError::retry)
+    }
+
+    /// For how long nobody asks the vault, where it was not asked: [`VaultError::turned_away`].
+    pub fn turned_away(&self) -> Option<Duration> {
+        self.vault().and_then(VaultError::turned_away)
     }
 
     /// The hop that is broken.

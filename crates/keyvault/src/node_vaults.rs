@@ -129,6 +129,14 @@ impl NodeVaultError {
             Self::Fetch(error) => error.retry(),
         }
     }
+
+    /// For how long nobody asks the vault, where it was not asked because it failed others.
+    pub fn turned_away(&self) -> Option<Duration> {
+        match self {
+            Self::Fetch(FetchError::Read(error)) => error.turned_away(),
+            _ => None,
+        }
+    }
 }
 
 /// The vaults of a node.

@@ -15,6 +15,7 @@ mod tokens;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -145,6 +146,9 @@ pub struct Refusal {
     pub hint: String,
     /// Whether and when the same request may succeed.
     pub retry: RetryClass,
+    /// For how long nobody asks, where nobody was asked for this either: others have found out that
+    /// there is no answer. Where it is given, this is no failure of the volume's own.
+    pub turned_away: Option<Duration>,
 }
 
 impl Refusal {
@@ -154,7 +158,8 @@ impl Refusal {
             Healing::Never => RetryClass::Invalid,
             Healing::ByItself => RetryClass::Transient,
         };
-        Self { code, message: message.into(), hint: code.hint().to_owned(), retry }
+        let hint = code.hint().to_owned();
+        Self { code, message: message.into(), hint, retry, turned_away: None }
     }
 
     /// The same with a better hint.

@@ -13,10 +13,11 @@
 //! | the annotation [`ClassWishes::REFRESH`] changed | up to 5 s, spread over the volumes |
 //! | failures, the n-th in a row | `10 s · 2^(n-1)` (`F · 2^(n-1)` where it does not heal by itself), at most `I` |
 //! | the service asked for a pause | at least that pause |
+//! | turned away: others find the service gone, and one of them sees whether it is back | until that is seen, 10 s at least; it counts as no failure |
 //! | after a restart | as before it, spread over a tenth of `I`, at most 30 s |
 //!
 //! `F` is `max(I/4, 30 s)`, and never more than `I`. A wait is up to a tenth longer, one after a
-//! failure up to a fifth. The variation comes from a digest of the volume and of the time of its
+//! failure or a turning away up to a fifth. The variation comes from a digest of the volume and of the time of its
 //! last look, so that the nodes of a fleet drift apart and every decision can be repeated. No two looks at a volume are closer than 10 s (`0.9·F` where that is
 //! less), and in health no volume goes without a look for longer than `1.1·I`. A provider may answer
 //! a look with what another volume read shortly before, as ours does.

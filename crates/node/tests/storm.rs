@@ -154,6 +154,9 @@ impl Volumes for Node {
                 volume.clock.succeeded(began, &ClassWishes::default(), []);
                 volume.stamps = filling.stamps;
             }
+            Err(Refusal { turned_away: Some(pause), .. }) => {
+                volume.clock.turned_away(began, pause);
+            }
             Err(refusal) => volume.clock.failed(began, refusal.retry),
         }
     }

@@ -391,6 +391,26 @@ fn a_cool_down_of_the_transport_is_throttling_and_tells_the_rest_of_the_pause() 
 }
 
 #[test]
+fn only_who_was_not_asked_because_others_failed_was_turned_away() {
+    let remaining = Duration::from_secs(30);
+    let cooling = |because| {
+        let host = "kv1.vault.azure.net".to_owned();
+        vault_error(azure_core::Error::from(CoolingError { host, because, remaining }))
+    };
+    for (because, turned_away, is_outage) in [
+        (CoolingCause::Outage, Some(remaining), true),
+        // It asked for this pause itself, which says how often it wants to be asked.
+        (CoolingCause::Throttled, None, true),
+        (CoolingCause::Busy, None, false),
+    ] {
+        let error = cooling(because);
+        assert_eq!((error.turned_away(), error.is_outage()), (turned_away, is_outage), "{error}");
+    }
+    let refused = VaultError::Malformed { problem: "it is not the JSON of a list" };
+    assert_eq!(refused.turned_away(), None);
+}
+
+#[test]
 fn the_queue_of_the_node_is_no_outage_of_the_vault() {
     let remaining = Duration::from_secs(70);
     let host = "kv1.vault.azure.net".to_owned();

@@ -134,6 +134,7 @@ impl From<&InvalidOrder> for PublishFailure {
             hint: refused.hint().to_owned(),
             grpc: tonic::Code::InvalidArgument,
             retry: lanyard_keyvault::RetryClass::Invalid,
+            turned_away: None,
             provider: None,
         }
     }

@@ -31,7 +31,7 @@ pub(super) struct Supply {
 #[derive(Debug)]
 pub(super) struct Contents {
     objects: Vec<MountedObject>,
-    stale_since: Option<Timestamp>,
+    stale: Option<Stale>,
     /// What is wrong though the volume was filled.
     trouble: Option<Trouble>,
     wishes: ClassWishes,
@@ -97,7 +97,7 @@ impl Supply {
         let refusals: Vec<_> = refusals.collect();
         let contents = Contents {
             objects,
-            stale_since: filling.stale.as_ref().map(|stale| stale.since),
+            stale: filling.stale.clone(),
             trouble: trouble_of(filling.stale.as_ref(), &judgement.refused, began),
             wishes,
             began,
@@ -117,12 +117,12 @@ impl Contents {
         marker: &mut Marker,
         clock: &mut VolumeClock,
     ) {
-        let Self { objects, stale_since, trouble, wishes, began, accepted, refusal: _ } = self;
-        if stale_since.is_some() {
-            // Content is there, but the source was not read.
-            clock.failed(began, lanyard_keyvault::RetryClass::Transient);
-        } else {
-            clock.succeeded(began, &wishes, accepted);
+        let Self { objects, stale, trouble, wishes, began, accepted, refusal: _ } = self;
+        // Of the past, content is there, but the source was not read.
+        match stale.as_ref().map(|stale| stale.instead_of.turned_away) {
+            Some(Some(pause)) => clock.turned_away(began, pause),
+            Some(None) => clock.failed(began, lanyard_keyvault::RetryClass::Transient),
+            None => clock.succeeded(began, &wishes, accepted),
         }
         marker.set_trouble(trouble);
         let is_new = published.changed == Changed::Content;
@@ -132,7 +132,7 @@ impl Contents {
             changed: if is_new { began } else { marker.changed },
             check: clock.record().cloned(),
             trouble: marker.trouble.take(),
-            stale_since,
+            stale_since: stale.map(|stale| stale.since),
             ..Marker::blank(order, began)
         };
     }

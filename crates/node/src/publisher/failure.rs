@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lanyard_keyvault::{Pod, RetryClass};
 use lanyard_vocabulary::{Healing, OutcomeCode, causes};
@@ -28,6 +29,8 @@ pub struct PublishFailure {
     pub grpc: Code,
     /// Whether and when the same may succeed.
     pub retry: RetryClass,
+    /// For how long nobody asks the source, where it was not asked for this: see [`Refusal`].
+    pub turned_away: Option<Duration>,
     /// The provider that the class names, as it is written there; nothing where no class was found.
     pub provider: Option<Arc<str>>,
 }
@@ -131,8 +134,9 @@ impl PublishFailure {
 
 impl From<Refusal> for PublishFailure {
     fn from(refusal: Refusal) -> Self {
-        let Refusal { code, message, hint, retry } = refusal;
-        Self { code, message, hint, grpc: grpc_code(code, retry), retry, provider: None }
+        let Refusal { code, message, hint, retry, turned_away } = refusal;
+        let grpc = grpc_code(code, retry);
+        Self { code, message, hint, grpc, retry, turned_away, provider: None }
     }
 }
 

@@ -181,13 +181,13 @@ impl Engine {
             lags: Vec::new(),
         });
         let is_news = mounted.failed(&failure, began);
-        tracing::warn!(
-            pod = %mounted.marker.pod,
-            code = %failure.code,
-            hop = %failure.code.hop(),
-            failures = mounted.clock.failures(),
-            "the volume keeps what it holds: {failure}"
-        );
+        let (pod, code, hop) = (&mounted.marker.pod, failure.code, failure.code.hop());
+        let failures = mounted.clock.failures();
+        if failure.turned_away.is_some() && !is_news {
+            tracing::debug!(%pod, %code, %hop, failures, "turned away once more: {failure}");
+        } else {
+            tracing::warn!(%pod, %code, %hop, failures, "the volume keeps what it holds: {failure}");
+        }
         if is_news {
             let (code, message) = match &mounted.marker.trouble {
                 Some(trouble) if trouble.code != failure.code => {

@@ -148,7 +148,10 @@ impl Mounted {
     /// As long as the source of a volume that was filled from the cache cannot be read, that is
     /// what is wrong with it; that it was tried again is no news.
     pub(super) fn failed(&mut self, failure: &PublishFailure, began: Timestamp) -> bool {
-        self.clock.failed(began, failure.retry);
+        match failure.turned_away {
+            Some(pause) => self.clock.turned_away(began, pause),
+            None => self.clock.failed(began, failure.retry),
+        }
         let PublishFailure { code, message, .. } = failure;
         let is_outage = code.healing() == Healing::ByItself && code.hop() <= Hop::VaultRead;
         let trouble = match self.marker.stale_since.filter(|_| is_outage) {

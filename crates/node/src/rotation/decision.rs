@@ -114,6 +114,11 @@ fn next(now: Timestamp, look: &Look<'_>) -> (Timestamp, Reason) {
         return (now, Reason::ClockSetBack);
     }
     let earliest = after(looked, least_gap(interval));
+    let retry_after = |pause| after(looked, Draw::of("retry", volume_id, looked).beyond(pause, 5));
+    if let Some(pause) = clock.turned_away_for() {
+        // Nobody can be asked sooner, whoever wishes it; then one is, and all others soon after it.
+        return (retry_after(pause.max(least_gap(interval))), Reason::Retry);
+    }
     let wished = wish(look).map(|(wish, noticed)| {
         let spread = Draw::of(wish.as_str(), volume_id, noticed).within(REFRESH_SPREAD);
         (after(noticed, spread).max(earliest), Reason::Refresh)
@@ -124,7 +129,7 @@ fn next(now: Timestamp, look: &Look<'_>) -> (Timestamp, Reason) {
         return wished.into_iter().fold((due.max(earliest), reason), earlier);
     };
     let pause = pause(interval, failing.count, failing.retry);
-    let retry = after(looked, Draw::of("retry", volume_id, looked).beyond(pause, 5));
+    let retry = retry_after(pause);
     // Somebody who has mended the cause asks for a refresh and need not wait; but a pause that
     // the service asked for is kept.
     let is_mended = wish(look).is_some_and(|(_, noticed)| noticed > looked);

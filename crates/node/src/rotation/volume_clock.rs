@@ -1,6 +1,7 @@
 //! What is remembered about the looks at one volume.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_keyvault::RetryClass;
@@ -12,13 +13,15 @@ use super::wishes::{ClassWishes, OlderVersion, RefreshWish};
 /// The clock of one volume: when it was looked at, how that went, and what the class wished.
 ///
 /// Whoever fills the volume keeps it: [`VolumeClock::began`] before the provider is asked, then
-/// [`VolumeClock::succeeded`] or [`VolumeClock::failed`].
+/// [`VolumeClock::succeeded`], [`VolumeClock::failed`] or [`VolumeClock::turned_away`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VolumeClock {
     record: Option<CheckRecord>,
     attempted: Option<Timestamp>,
     resumed: Option<Timestamp>,
     failing: Option<Failing>,
+    /// For how long nobody asks, where the last look was turned away.
+    turned_away: Option<Duration>,
 }
 
 /// What of a [`VolumeClock`] survives the process, in the marker of the volume.
@@ -63,6 +66,7 @@ impl VolumeClock {
     pub const fn began(&mut self, now: Timestamp) {
         self.attempted = Some(now);
         self.resumed = None;
+        self.turned_away = None;
     }
 
     /// The volume holds what the provider gave, who was asked at `began`: content is as old as
@@ -91,6 +95,13 @@ impl VolumeClock {
         let count = self.failing.map_or(0, |failing| failing.count).saturating_add(1);
         self.failing = Some(Failing { count, retry });
         self.began(began);
+    }
+
+    /// Nobody was asked, because others have found out that there is no answer, and nobody asks for
+    /// another `pause`. That is no failure of the volume's own.
+    pub const fn turned_away(&mut self, began: Timestamp, pause: Duration) {
+        self.began(began);
+        self.turned_away = Some(pause);
     }
 
     /// What is to be written into the marker; nothing before the first success.
@@ -126,6 +137,10 @@ impl VolumeClock {
 
     pub(super) const fn failing(&self) -> Option<Failing> {
         self.failing
+    }
+
+    pub(super) const fn turned_away_for(&self) -> Option<Duration> {
+        self.turned_away
     }
 
     pub(super) const fn resumed_at(&self) -> Option<Timestamp> {

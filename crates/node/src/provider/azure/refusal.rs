@@ -15,7 +15,7 @@ pub(super) fn refusal_of(error: &NodeVaultError) -> Refusal {
         Some(hint) => refusal.with_hint(hint),
         None => refusal,
     };
-    Refusal { retry: error.retry(), ..refusal }
+    Refusal { retry: error.retry(), turned_away: error.turned_away(), ..refusal }
 }
 
 fn code_of(error: &NodeVaultError) -> OutcomeCode {

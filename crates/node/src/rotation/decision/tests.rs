@@ -177,6 +177,69 @@ fn a_failed_volume_waits_longer_each_time_and_not_longer_than_the_interval() {
 }
 
 #[test]
+fn who_was_turned_away_looks_again_when_somebody_knows_more_and_has_not_failed() {
+    // How long nobody asks, and when the volume looks again.
+    for (interval, pause, earliest, latest) in [
+        // One asks at this moment: it will be known soon.
+        ("2m", 1, 10, 12),
+        ("2m", 10, 10, 12),
+        ("2m", 60, 60, 72),
+        // The longest of the pauses is longer than the interval.
+        ("30s", 60, 60, 72),
+        ("5s", 1, 4, 6),
+        ("1h", 72, 72, 87),
+    ] {
+        for failures in [0, 3, 30] {
+            let mut clock = checked(0);
+            for _ in 0..failures {
+                clock.failed(at(100), RetryClass::Transient);
+            }
+            let before = pause_of(&clock, interval, 100);
+            clock.turned_away(at(500), Duration::from_secs(pause));
+            let wait = pause_of(&clock, interval, 500);
+            assert!((earliest..=latest).contains(&wait), "{interval} {pause}: {wait}");
+            assert_eq!(clock.failures(), failures);
+            let reason = reason(&look(&clock, interval), 1_000);
+            assert_eq!(reason, Some((Urgency::Rotation, Reason::Retry)));
+            // The back-off of its own failures goes on where it was.
+            clock.failed(at(100), RetryClass::Transient);
+            if failures == 0 {
+                assert!(pause_of(&clock, interval, 100) <= 12);
+            } else {
+                assert!(pause_of(&clock, interval, 100) >= before);
+            }
+        }
+    }
+}
+
+/// How many whole seconds after this one the volume is due.
+fn pause_of(clock: &VolumeClock, interval: &str, now: i64) -> i64 {
+    due(&look(clock, interval), now).as_second() - now
+}
+
+#[test]
+fn those_who_were_turned_away_together_do_not_come_back_together() {
+    let mut clock = checked(0);
+    clock.turned_away(at(100), Duration::from_mins(1));
+    let mut seconds = [0_u32; 12];
+    for number in 0..1_200 {
+        let id = format!("csi-{number}");
+        let due = due(&Look { volume_id: &id, ..look(&clock, "2m") }, 100);
+        seconds[usize::try_from(due.as_second() - 160).unwrap()] += 1;
+    }
+    assert!(seconds.iter().all(|count| (50..=150).contains(count)), "{seconds:?}");
+}
+
+#[test]
+fn a_wish_for_a_refresh_does_not_shorten_the_pause_of_who_was_turned_away() {
+    let wish = RefreshWish::of("mended").unwrap();
+    let mut clock = checked(-3_600);
+    clock.turned_away(at(99), Duration::from_mins(1));
+    assert!(due(&asked(&clock, &wish), 100) >= at(159));
+    assert_eq!(reason(&asked(&clock, &wish), 180), Some((Urgency::Refresh, Reason::Retry)));
+}
+
+#[test]
 fn a_refresh_ends_the_back_off_but_not_the_pause_that_the_service_asked_for() {
     let wish = RefreshWish::of("mended").unwrap();
     let asked = Duration::from_mins(5);
@@ -232,6 +295,7 @@ fn a_clock_that_was_set_back_makes_a_volume_due_once() {
 enum Outcome {
     Good,
     Failed(RetryClass),
+    TurnedAway(Duration),
 }
 
 /// Asks at every given second, in the order of time, and looks whenever the volume is due.
@@ -258,6 +322,7 @@ fn looks(
             match outcome(looks.len()) {
                 Outcome::Good => clock.succeeded(at(second), &ClassWishes::default(), []),
                 Outcome::Failed(retry) => clock.failed(at(second), retry),
+                Outcome::TurnedAway(pause) => clock.turned_away(at(second), pause),
             }
         }
     }
@@ -272,6 +337,7 @@ fn outcomes() -> impl Strategy<Value = Vec<Outcome>> {
         (0_u64..2_000).prop_map(|seconds| Outcome::Failed(RetryClass::Throttled {
             after: Some(Duration::from_secs(seconds)),
         })),
+        (0_u64..200).prop_map(|seconds| Outcome::TurnedAway(Duration::from_secs(seconds))),
     ];
     proptest::collection::vec(outcome, 1..20)
 }
@@ -292,7 +358,7 @@ proptest! {
         interval in 1_u64..=604_800,
         checked_at in 0_i64..1_000_000,
         later in 0_i64..1_000_000,
-        outcome in 0_u8..4,
+        outcome in 0_u8..5,
         wished in proptest::bool::ANY,
         end in proptest::option::of(0_i64..3_000_000),
     ) {
@@ -303,6 +369,7 @@ proptest! {
             0 => clock.began(at(looked)),
             1 => clock.failed(at(looked), RetryClass::Transient),
             2 => clock.failed(at(looked), RetryClass::Denied),
+            3 => clock.turned_away(at(looked), Duration::from_secs(1)),
             _ => clock.succeeded(at(looked), &ClassWishes::default(), []),
         }
         let wish = RefreshWish::of("now").unwrap();
