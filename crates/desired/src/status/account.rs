@@ -94,7 +94,10 @@ impl Walk<'_> {
         let credential = self.credential(volume, canary);
         let mount = volume.and_then(|volume| volume.facts.told()).and_then(trouble_of_volume);
         let end = credential.as_ref().and_then(|it| it.not_after).filter(|end| *end <= self.now);
-        let end = end.map(|end| (end, self.mounts_newer(volume, end)));
+        let end = end.map(|end| {
+            let begin = credential.as_ref().and_then(|it| it.not_before);
+            (end, self.beside_ended(volume, begin, end))
+        });
         let account = match (mount, canary, end) {
             // The first hop that is broken is to blame, whatever was good before it broke.
             (Some(mount), canary, end) if mount.needs_somebody => {
@@ -209,10 +212,21 @@ impl Walk<'_> {
         if is_loaded { version } else { previous.and_then(|it| it.loaded_version.clone()) }
     }
 
-    /// Whether the file lasts longer than what is in use.
-    fn mounts_newer(&self, volume: Option<&ObservedVolume>, end: Timestamp) -> bool {
+    /// What the file is like, where what is in use began then and has ended.
+    fn beside_ended(
+        &self,
+        volume: Option<&ObservedVolume>,
+        begin: Option<Timestamp>,
+        end: Timestamp,
+    ) -> BesideEnded {
         let mounted = volume.and_then(|volume| self.mounted(volume));
-        mounted.and_then(|object| object.not_after).is_some_and(|mounted| mounted > end)
+        match mounted.filter(|object| object.not_after > Some(end)) {
+            None => BesideEnded::NothingNewer,
+            Some(object) if begin.is_some() && object.not_before == begin => {
+                BesideEnded::ItsDocument
+            }
+            Some(_) => BesideEnded::Newer,
+        }
     }
 
     /// The object of the volume that holds the credential, with what the node knows about it.
@@ -231,6 +245,18 @@ impl Walk<'_> {
             || ObjectFacts { id: id.clone(), version: version.clone(), ..ObjectFacts::default() };
         Some(known.cloned().unwrap_or_else(blank))
     }
+}
+
+/// What is mounted beside a credential that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BesideEnded {
+    /// The same, as far as anybody knows.
+    NothingNewer,
+    /// The document that it was loaded from, which lasts longer than the certificate in it: a
+    /// process knows both, a node the document alone.
+    ItsDocument,
+    /// A newer one.
+    Newer,
 }
 
 /// What is wrong with a volume.
@@ -297,16 +323,22 @@ fn last_good_before(told: Option<Hop>, failure: &HopFailure) -> Option<Hop> {
 
 /// A credential that has ended authenticates nobody: what still works does so with tokens that run
 /// out. What kept a newer one away is to blame, where it is known.
-fn expired(mount: Option<MountTrouble>, (end, newer_is_mounted): (Timestamp, bool)) -> Account {
+fn expired(mount: Option<MountTrouble>, (end, beside): (Timestamp, BesideEnded)) -> Account {
     let ended = format!("the credential ended at {end}");
     if let Some(MountTrouble { mut trouble, last_good, .. }) = mount {
         trouble.message = format!("{}; {ended}", trouble.message);
         return Account::broken(last_good, trouble);
     }
-    let (came, hint) = if newer_is_mounted {
-        ("a newer one is mounted and not loaded", "restart the pod")
-    } else {
-        ("no newer one came", "renew the secret in the vault, and see why what renews it did not")
+    let (came, hint) = match beside {
+        BesideEnded::NothingNewer => (
+            "no newer one came",
+            "renew the secret in the vault, and see why what renews it did not",
+        ),
+        BesideEnded::ItsDocument => (
+            "its document says that it lasts longer than its certificate does",
+            "renew the secret in the vault, with a certificate that lasts as long as the document says",
+        ),
+        BesideEnded::Newer => ("a newer one is mounted and not loaded", "restart the pod"),
     };
     let trouble = Trouble {
         hop: Some(Hop::Credential),

@@ -18,6 +18,7 @@ pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
         trial("up::own::canaries_prove_with_every_new_certificate", stage, rotation),
         trial("up::own::what_cannot_be_mounted_is_blamed_by_the_event", stage, unmountable),
         trial("up::own::what_is_not_granted_is_blamed_by_the_operator", stage, ungranted),
+        trial("up::own::what_ended_is_told_with_a_next_step_that_mends_it", stage, outlived),
         trial("up::own::what_stays_up_can_be_looked_at_until_ctrl_c", stage, staying),
         trial("up::own::ctrl_c_in_the_middle_leaves_nothing", stage, interrupted),
     ]
@@ -50,6 +51,10 @@ async fn unmountable(scene: &Scene<'_>) -> Result<(), Failed> {
 
 async fn ungranted(scene: &Scene<'_>) -> Result<(), Failed> {
     blame(scene, "arm-role", "ingress", "granted", "AuthorizationFailed")
+}
+
+async fn outlived(scene: &Scene<'_>) -> Result<(), Failed> {
+    blame(scene, "expired", "disk", "credential", "renew the secret in the vault, with")
 }
 
 /// One component is blamed at one hop with this word, and eight are good.

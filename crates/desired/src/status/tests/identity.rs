@@ -156,12 +156,30 @@ fn a_loaded_credential_that_ended_is_broken_whatever_the_canary_still_does_with_
         assert_eq!(said(&identity), expected);
         assert!(!identity.message.contains("still serves"), "{}", identity.message);
     }
+}
 
-    let mut world = World::good();
-    world.now = end;
-    world.facts_of(DISK).objects[0].not_after = Some(end + 1.hour());
-    let message = world.identity(DISK).message;
-    assert!(message.contains("a newer one is mounted and not loaded; next: restart"), "{message}");
+#[test]
+fn the_next_step_where_a_credential_ended_is_one_that_mends_it() {
+    let (begin, _, end) = stamps(0);
+    let renew = "no newer one came; next: renew the secret";
+    let certificate = "longer than its certificate does; next: renew the secret in the vault, with";
+    let restart = "a newer one is mounted and not loaded; next: restart the pod";
+    // What the node says of the file.
+    for (not_before, not_after, expected) in [
+        (Some(begin), Some(end), renew),
+        (Some(begin), None, renew),
+        (Some(begin), Some(end + 1.hour()), certificate),
+        (Some(begin + 1.hour()), Some(end + 1.hour()), restart),
+        (None, Some(end + 1.hour()), restart),
+    ] {
+        let mut world = World::good();
+        world.now = end;
+        let object = &mut world.facts_of(DISK).objects[0];
+        (object.not_before, object.not_after) = (not_before, not_after);
+        let identity = world.identity(DISK);
+        assert_eq!((identity.reason.as_str(), identity.since), ("CredentialExpired", Some(end)));
+        assert!(identity.message.contains(expected), "{expected}: {}", identity.message);
+    }
 }
 
 #[test]
