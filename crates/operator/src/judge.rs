@@ -180,10 +180,8 @@ const GO_TRUE: [&str; 6] = ["1", "t", "T", "TRUE", "true", "True"];
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
-    use lanyard_desired::forecast::Policy;
-    use lanyard_desired::objects::{Owner, VolumeRefresh};
+    use lanyard_desired::objects::Owner;
     use serde_json::json;
 
     use super::*;
@@ -198,20 +196,6 @@ mod tests {
         Observed::of_example(|wire| *wire.pointer_mut(pointer).unwrap() = value)
     }
 
-    fn settings() -> OperatorSettings {
-        OperatorSettings {
-            role: Role::All,
-            workers: 1,
-            leases: None,
-            vault_reader: None,
-            managed_service: None,
-            templates: Arc::default(),
-            refresh: VolumeRefresh::default(),
-            policy: Policy::default(),
-            instance: "operator".to_owned(),
-        }
-    }
-
     #[test]
     fn a_cluster_for_which_something_was_made_stays_ours_whatever_it_says_it_is() {
         let changes = [
@@ -220,12 +204,15 @@ mod tests {
         ];
         for (pointer, value, field) in changes {
             let never = observed(pointer, json!(value));
-            assert!(matches!(judge(&never, &settings()), Judgement::NotOurs(_)), "{value}");
+            assert!(
+                matches!(judge(&never, &OperatorSettings::default()), Judgement::NotOurs(_)),
+                "{value}"
+            );
             let mut held = never.clone();
             held.cluster.finalizers = vec![FINALIZER.to_owned()];
             let made = Observed { owner: Owner::Known("u".to_owned()), ..never };
             for once_ours in [held, made] {
-                let judgement = judge(&once_ours, &settings());
+                let judgement = judge(&once_ours, &OperatorSettings::default());
                 let Judgement::Unusable(problems) = judgement else { panic!("{judgement:?}") };
                 let problem = problems.iter().next().unwrap();
                 assert_eq!((problem.field.as_str(), problem.severity), (field, Severity::Error));
@@ -239,7 +226,7 @@ mod tests {
         let mut held = observed(TYPE, json!("Azure"));
         held.cluster.finalizers = vec![FINALIZER.to_owned()];
         for (role, is_told) in [(Role::All, false), (Role::IdentityOnly, true)] {
-            let judgement = judge(&held, &OperatorSettings { role, ..settings() });
+            let judgement = judge(&held, &OperatorSettings { role, ..OperatorSettings::default() });
             let Judgement::Usable(usable) = judgement else { panic!("{judgement:?}") };
             let told = usable.lints.iter().any(|it| it.field == "metadata.finalizers");
             assert_eq!(told, is_told, "{role:?}");
@@ -249,13 +236,13 @@ mod tests {
     #[test]
     fn a_platform_that_is_misspelled_or_whose_block_cannot_be_read_is_ours_to_tell() {
         let misspelled = observed(TYPE, json!("azure"));
-        assert!(matches!(judge(&misspelled, &settings()), Judgement::Unusable(_)));
+        assert!(matches!(judge(&misspelled, &OperatorSettings::default()), Judgement::Unusable(_)));
         let mut unreadable = observed("/spec/platform/azure", json!("text"));
-        assert!(matches!(judge(&unreadable, &settings()), Judgement::Unusable(_)));
+        assert!(matches!(judge(&unreadable, &OperatorSettings::default()), Judgement::Unusable(_)));
         unreadable = observed("/spec/platform", json!({"type": "AWS", "azure": "text"}));
-        assert!(matches!(judge(&unreadable, &settings()), Judgement::NotOurs(_)));
+        assert!(matches!(judge(&unreadable, &OperatorSettings::default()), Judgement::NotOurs(_)));
         unreadable.cluster.finalizers = vec![FINALIZER.to_owned()];
-        assert!(matches!(judge(&unreadable, &settings()), Judgement::Unusable(_)));
+        assert!(matches!(judge(&unreadable, &OperatorSettings::default()), Judgement::Unusable(_)));
     }
 
     fn at(text: &str) -> Timestamp {

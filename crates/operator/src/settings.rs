@@ -33,6 +33,23 @@ pub struct OperatorSettings {
     pub instance: String,
 }
 
+/// One worker of a single operator that does everything, with workloads as they are shipped.
+impl Default for OperatorSettings {
+    fn default() -> Self {
+        Self {
+            role: Role::default(),
+            workers: 1,
+            leases: None,
+            vault_reader: None,
+            managed_service: None,
+            templates: Arc::default(),
+            refresh: VolumeRefresh::default(),
+            policy: Policy::default(),
+            instance: "operator".to_owned(),
+        }
+    }
+}
+
 /// What the operator writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {

@@ -11,9 +11,6 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, PostParams};
 use lanyard_clock::{Clock, SystemClock};
 use lanyard_cluster::{ControlPlane, ControlPlaneOptions};
 use lanyard_desired::OwnedKind;
-use lanyard_desired::forecast::Policy;
-use lanyard_desired::objects::VolumeRefresh;
-use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::{Operator, OperatorSettings, Role};
 use lanyard_telemetry::Readiness;
 use libtest_mimic::Failed;
@@ -172,17 +169,8 @@ pub(super) async fn rehearse(ground: &Ground, quiet: Duration) -> Result<Script,
     install(&client, &[cluster_api()?]).await?;
     make_namespace(&client, NAMESPACE).await?;
     let recorder = Recorder::default();
-    let settings = OperatorSettings {
-        role: Role::All,
-        workers: 1,
-        leases: None,
-        vault_reader: None,
-        managed_service: None,
-        templates: Arc::new(WorkloadTemplates::default()),
-        refresh: VolumeRefresh::Polled,
-        policy: Policy::default(),
-        instance: OPERATOR.to_owned(),
-    };
+    let settings =
+        OperatorSettings { instance: OPERATOR.to_owned(), ..OperatorSettings::default() };
     let api = recorder.api(&plane).await?;
     let operator = Operator::new(api, settings, &Readiness::default());
     let mut running = JoinSet::new();

@@ -3,8 +3,6 @@ use std::convert::Infallible;
 use kube::client::Body;
 use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_desired::drift::Memory;
-use lanyard_desired::objects::VolumeRefresh;
-use lanyard_desired::templates::WorkloadTemplates;
 
 use super::*;
 use crate::lease::LeaseSettings;
@@ -33,17 +31,7 @@ where
         shards: 1,
         duration: Duration::from_secs(15),
     };
-    let settings = OperatorSettings {
-        role: Role::All,
-        workers: 1,
-        leases: Some(leases),
-        vault_reader: None,
-        managed_service: None,
-        templates: Arc::new(WorkloadTemplates::default()),
-        refresh: VolumeRefresh::Polled,
-        policy: lanyard_desired::forecast::Policy::default(),
-        instance: "test".to_owned(),
-    };
+    let settings = OperatorSettings { leases: Some(leases), ..OperatorSettings::default() };
     Operator::new(api, settings, &Readiness::default())
 }
 

@@ -10,13 +10,11 @@ use lanyard_clock::SharedClock;
 use lanyard_credential::{
     ReloadingCertificateCredential, ReloadingCertificateOptions, TokenTransport,
 };
-use lanyard_desired::forecast::Policy;
-use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_emulator::Emulator;
 use lanyard_kubelet::{DriverObject, Kubelet, OpaqueTokens, Settings};
 use lanyard_kubernetes::{KubernetesApi, UserAgent};
-use lanyard_operator::{ClusterKey, Operator, OperatorSettings, Role};
+use lanyard_operator::{ClusterKey, Operator, OperatorSettings};
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::{Component, Hop};
 use serde_json::json;
@@ -283,15 +281,11 @@ impl KubernetesRoad {
         let tolerations = json!([{"operator": "Exists"}]);
         templates.canary.placement.insert("tolerations".to_owned(), tolerations);
         let settings = OperatorSettings {
-            role: Role::All,
             workers: WORKERS,
-            leases: None,
             vault_reader: Some(self.azure.reader_client_id),
-            managed_service: None,
             templates: Arc::new(templates),
-            refresh: VolumeRefresh::Polled,
-            policy: Policy::default(),
             instance: self.site.node(),
+            ..OperatorSettings::default()
         };
         let cluster = &self.azure.cluster;
         let key = ClusterKey::of(&cluster.namespace, &cluster.name);

@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::{Stage, chain, trial};
-use crate::helm::Chart;
+use crate::helm::{Chart, HelmError};
 
 const DRIVER: &str = "secrets-store.csi.k8s.io";
 const CLASSES: &str = "secretproviderclasses.secrets-store.csi.x-k8s.io";
@@ -72,15 +72,24 @@ fn driver(metadata: &str) -> Result<Value, Failed> {
     }))
 }
 
+/// Expects that Helm refused, and said all of this.
+pub(super) fn refuses(installed: Result<(), HelmError>, parts: &[&str]) -> Result<(), Failed> {
+    let refusal = match installed {
+        Ok(()) => return Err("Helm installed it".into()),
+        Err(error) => error.to_string(),
+    };
+    match parts.iter().find(|part| !refusal.contains(**part)) {
+        None => Ok(()),
+        Some(part) => Err(format!("the refusal does not say `{part}`: {refusal}").into()),
+    }
+}
+
 impl Stage {
     fn refuses_driver(&self, metadata: &str, owner: &str) -> Result<(), Failed> {
         self.clear()?;
         self.site.kubectl.apply(&driver(metadata)?).map_err(chain)?;
         let before = self.version("csidriver", DRIVER)?;
-        let refusal = self.refusal(&[])?;
-        if !refusal.contains(DRIVER) || !refusal.contains(owner) {
-            return Err(format!("the refusal does not name `{owner}`: {refusal}").into());
-        }
+        refuses(self.helm.install(&self.values(), &[]), &[DRIVER, owner])?;
         self.unchanged("csidriver", DRIVER, &before)
     }
 
@@ -88,18 +97,13 @@ impl Stage {
         self.clear()?;
         self.site.kubectl.run(&["apply", "--filename", &self.helm.crds()]).map_err(chain)?;
         let before = self.version("crd", CLASSES)?;
-        let refusal = self.refusal(&[])?;
         let ways = [
             "secretproviderclasses",
             "linux.crds.enabled=false",
             "meta.helm.sh/release-name=conformance",
         ];
-        for part in ways {
-            if !refusal.contains(part) {
-                return Err(format!("the refusal does not say `{part}`: {refusal}").into());
-            }
-        }
         let values = self.values();
+        refuses(self.helm.install(&values, &[]), &ways)?;
         self.helm.install(&values, &["--set", "linux.crds.enabled=false"]).map_err(chain)?;
         self.unchanged("crd", CLASSES, &before)
     }
@@ -147,13 +151,6 @@ impl Stage {
         let kubectl = &self.site.kubectl;
         kubectl.delete(&["csidriver", "--all"]).map_err(chain)?;
         kubectl.delete(&["--filename", &self.helm.crds()]).map_err(chain)
-    }
-
-    fn refusal(&self, arguments: &[&str]) -> Result<String, Failed> {
-        match self.helm.install(&self.values(), arguments) {
-            Ok(()) => Err("Helm installed it".into()),
-            Err(error) => Ok(error.to_string()),
-        }
     }
 
     fn values(&self) -> std::path::PathBuf {

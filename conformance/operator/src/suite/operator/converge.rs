@@ -1,12 +1,12 @@
 //! From a HostedCluster to everything that it should have, and back.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace};
+use k8s_openapi::api::core::v1::{Event, Namespace};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use lanyard_desired::OwnedKind;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::namespaces::hand_over;
+use super::namespaces::occupy;
 use super::running::{Running, classes, config_maps, deployments, eventually, settle};
 use crate::suite::world::{Kind, World, ensure_namespace};
 use crate::suite::{Stage, expect_same, trial};
@@ -159,17 +159,7 @@ async fn drift(world: World) -> Result<(), Failed> {
 }
 
 async fn conflict(world: World) -> Result<(), Failed> {
-    ensure_namespace(&world.client, &world.room()).await?;
-    hand_over(&world).await?;
-    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.room());
-    let foreign = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "azure-cloud-config", "namespace": world.room()},
-        "data": {"cloud.conf": "{}"},
-    });
-    let parameters = PatchParams::apply("somebody");
-    maps.patch("azure-cloud-config", &parameters, &Patch::Apply(foreign)).await?;
+    let maps = occupy(&world, &json!({"cloud.conf": "{}"})).await?;
     let running = Running::start(&world, |_| ()).await?;
     world.make_cluster(|_| ()).await?;
     world.until_made().await?;
@@ -267,8 +257,22 @@ async fn deletion(world: World) -> Result<(), Failed> {
     running.end().await
 }
 
+/// Sees a cluster go whose deletion has begun and waits for nobody.
+pub(super) async fn see_it_go(world: &World) -> Result<(), Failed> {
+    let namespaces = Api::<Namespace>::all(world.client.clone());
+    eventually("the namespace is on its way out", async || {
+        let namespace = namespaces.get_opt(&world.room()).await?;
+        Ok(namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
+    })
+    .await?;
+    finish(&namespaces, &world.room()).await?;
+    let clusters = world.api(&Kind::hosted_cluster());
+    eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
+        .await
+}
+
 /// Ends a namespace, as the controller manager would.
-pub(super) async fn finish(namespaces: &Api<Namespace>, name: &str) -> Result<(), Failed> {
+async fn finish(namespaces: &Api<Namespace>, name: &str) -> Result<(), Failed> {
     let mut namespace = serde_json::to_value(namespaces.get(name).await?)?;
     namespace["spec"] = json!({"finalizers": []});
     let path = format!("/api/v1/namespaces/{name}/finalize");

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{Api, Patch, PatchParams};
 use lanyard_desired::templates::WorkloadTemplates;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::namespaces::hand_over;
+use super::namespaces::occupy;
 use super::running::{Running, classes, deployments, eventually, settle};
-use crate::suite::world::{World, ensure_namespace};
+use crate::suite::world::World;
 use crate::suite::{Stage, expect_same, trial};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
@@ -57,18 +57,8 @@ async fn misspelled(world: World) -> Result<(), Failed> {
 }
 
 async fn stranger(world: World) -> Result<(), Failed> {
-    ensure_namespace(&world.client, &world.room()).await?;
-    hand_over(&world).await?;
-    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.room());
     // No field of it conflicts with what would be applied.
-    let foreign = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "azure-cloud-config", "namespace": world.room()},
-        "data": {"config": "mine"},
-    });
-    let parameters = PatchParams::apply("somebody");
-    maps.patch("azure-cloud-config", &parameters, &Patch::Apply(foreign)).await?;
+    let maps = occupy(&world, &json!({"config": "mine"})).await?;
     let running = Running::start(&world, |_| ()).await?;
     world.make_cluster(|_| ()).await?;
     world.until_made().await?;

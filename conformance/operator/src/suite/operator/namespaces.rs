@@ -1,9 +1,9 @@
 //! Namespaces of control planes that were there before.
 
-use k8s_openapi::api::core::v1::{Event, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use libtest_mimic::{Failed, Trial};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::running::{Running, deployments, eventually, settle};
 use crate::suite::world::{Kind, World, ensure_namespace};
@@ -25,6 +25,22 @@ pub(super) async fn hand_over(world: &World) -> Result<(), Failed> {
     }});
     namespaces.patch(&world.room(), &PatchParams::default(), &Patch::Merge(patch)).await?;
     Ok(())
+}
+
+/// Makes the namespace of the control plane, and in it a cloud configuration of somebody else's.
+pub(super) async fn occupy(world: &World, data: &Value) -> Result<Api<ConfigMap>, Failed> {
+    ensure_namespace(&world.client, &world.room()).await?;
+    hand_over(world).await?;
+    let maps: Api<ConfigMap> = Api::namespaced(world.client.clone(), &world.room());
+    let foreign = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "azure-cloud-config", "namespace": world.room()},
+        "data": data,
+    });
+    let parameters = PatchParams::apply("somebody");
+    maps.patch("azure-cloud-config", &parameters, &Patch::Apply(foreign)).await?;
+    Ok(maps)
 }
 
 /// A namespace of the name of the control plane's that somebody made for something else.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Event, Namespace};
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use lanyard_api::{HostedCluster, HostedControlPlane};
@@ -15,7 +15,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::asked::Asked;
-use super::converge::finish;
+use super::converge::see_it_go;
 use super::running::{Running, eventually, leases, settle};
 use crate::suite::chart::{Use, rights_of};
 use crate::suite::world::{Kind, World, ensure_namespace, install};
@@ -139,15 +139,7 @@ async fn every(world: World) -> Result<(), Failed> {
     }
     let clusters = world.api(&Kind::hosted_cluster());
     clusters.delete("harbour", &DeleteParams::default()).await?;
-    let namespaces = Api::<Namespace>::all(world.client.clone());
-    eventually("the namespace is on its way out", async || {
-        let namespace = namespaces.get_opt(&world.room()).await?;
-        Ok(namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
-    })
-    .await?;
-    finish(&namespaces, &world.room()).await?;
-    eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
-        .await?;
+    see_it_go(&world).await?;
     let asked = running.asked();
     running.end().await?;
     let definitions = Api::<CustomResourceDefinition>::all(world.client.clone());

@@ -1,6 +1,5 @@
 //! An operator that runs, and what it asks of the API server.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -8,9 +7,6 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use lanyard_clock::{Clock, SystemClock};
-use lanyard_desired::forecast::Policy;
-use lanyard_desired::objects::VolumeRefresh;
-use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::rights::{Right, cluster_rights, namespace_rights};
 use lanyard_operator::{LeaseSettings, Operator, OperatorSettings};
 use lanyard_telemetry::Readiness;
@@ -45,17 +41,7 @@ impl Running {
         change: impl FnOnce(&mut OperatorSettings),
         between: impl AsyncFnOnce() -> Result<(), Failed>,
     ) -> Result<Self, Failed> {
-        let mut settings = OperatorSettings {
-            role: lanyard_operator::Role::All,
-            workers: 4,
-            leases: None,
-            vault_reader: None,
-            managed_service: None,
-            templates: Arc::new(WorkloadTemplates::default()),
-            refresh: VolumeRefresh::Polled,
-            policy: Policy::default(),
-            instance: "trial".to_owned(),
-        };
+        let mut settings = OperatorSettings { workers: 4, ..OperatorSettings::default() };
         change(&mut settings);
         grant(&world.client, &world.namespace, settings.role).await?;
         between().await?;

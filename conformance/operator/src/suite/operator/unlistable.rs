@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
@@ -10,7 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::converge::finish;
+use super::converge::see_it_go;
 use super::running::{Running, classes, eventually, pause};
 use crate::settings::OPERATOR;
 use crate::suite::world::{Kind, World, install};
@@ -88,15 +87,7 @@ async fn blind_end(world: World) -> Result<(), Failed> {
     expect_same("classes", world.count(&classes()).await?, 9)?;
     let force = json!({"lanyard.dev/force-deletion": "true"});
     world.patch_cluster(json!({"metadata": {"annotations": force}})).await?;
-    let namespaces = Api::<Namespace>::all(world.client.clone());
-    eventually("the namespace is on its way out", async || {
-        let namespace = namespaces.get_opt(&world.room()).await?;
-        Ok(namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some()))
-    })
-    .await?;
-    finish(&namespaces, &world.room()).await?;
-    eventually("the cluster is gone", async || Ok(clusters.get_opt("harbour").await?.is_none()))
-        .await?;
+    see_it_go(&world).await?;
     running.end().await
 }
 
