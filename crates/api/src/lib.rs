@@ -27,6 +27,7 @@ pub mod parameters;
 pub mod pod_status;
 pub mod secret_provider_class;
 mod source_text;
+mod time;
 pub mod volume_facts;
 
 pub use canary_facts::CanaryFacts;
@@ -39,4 +40,5 @@ pub use parameters::{IdentityMode, ParameterProblem, ParameterProblems, Provider
 pub use pod_status::SecretProviderClassPodStatus;
 pub use secret_provider_class::SecretProviderClass;
 pub use source_text::reads_as_text;
+pub use time::whole_second;
 pub use volume_facts::{ObjectFacts, VolumeFacts};

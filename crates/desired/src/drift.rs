@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
-use lanyard_api::{CanaryFacts, ObjectFacts};
+use lanyard_api::{CanaryFacts, ObjectFacts, whole_second};
 use lanyard_vocabulary::Component;
 
 use crate::diff::Change;
@@ -18,7 +18,6 @@ use crate::forecast::Reach;
 use crate::hosted_cluster::ValidatedHostedCluster;
 use crate::problem::Problem;
 use crate::status::{ObservedPod, ObservedVolume};
-use crate::told::whole_second;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 //! Words and texts that others told, made fit to be shown: short, in one line, of known form.
 
-use jiff::Timestamp;
 use lanyard_vocabulary::{Hop, OutcomeCode};
 
 /// The hop of this name.
@@ -54,11 +53,6 @@ pub(crate) fn reason(word: &str, otherwise: &str) -> String {
     if fits { word.to_owned() } else { otherwise.to_owned() }
 }
 
-/// The time as Kubernetes stores it: it keeps no parts of a second.
-pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
-    Timestamp::from_second(time.as_second()).unwrap_or(time)
-}
-
 const LONGEST_REASON: usize = 128;
 const CUT: &str = "…";
 
@@ -104,12 +98,6 @@ mod tests {
             assert_eq!(reason(word, "Otherwise"), expected, "{word}");
         }
         assert_eq!(reason(&"a".repeat(129), "Otherwise"), "Otherwise");
-    }
-
-    #[test]
-    fn a_second_is_cut_and_not_rounded() {
-        let time: Timestamp = "2026-01-01T00:00:00.999Z".parse().unwrap();
-        assert_eq!(whole_second(time).to_string(), "2026-01-01T00:00:00Z");
     }
 
     proptest! {

@@ -16,13 +16,12 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use lanyard_api::HostedCluster;
+use lanyard_api::{HostedCluster, whole_second};
 use serde_json::{Value, json};
 
 use super::encryption_config::{ENCRYPTION_CONFIG, is_promoted, key_in};
 use super::{Encryption, EncryptionKey, ValidatedHostedCluster};
 use crate::problem::{Problem, Severity};
-use crate::told::whole_second;
 
 #[cfg(test)]
 mod tests;

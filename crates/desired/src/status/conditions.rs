@@ -3,9 +3,9 @@
 //! None of them gates anything: what cannot be told is `Unknown`, and reconciliation goes on.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use lanyard_api::CanaryFacts;
 use lanyard_api::canary_facts::ProbeFacts;
 use lanyard_api::hosted_cluster_identities::{DriftStatus, IdentityStatus};
+use lanyard_api::{CanaryFacts, whole_second};
 use lanyard_vocabulary::Component;
 
 use super::account::NOT_REPORTED;
@@ -14,7 +14,7 @@ use super::observed::{ClusterState, Observed, ObservedPod};
 use super::{AS_EXPECTED, FALSE, TRUE, UNKNOWN};
 use crate::forecast::{Verdict, forecast_identity};
 use crate::problem::Severity;
-use crate::told::{one_line, reason, whole_second};
+use crate::told::{one_line, reason};
 
 /// Whether every identity works.
 pub const VALID_IDENTITIES: &str = "ValidAzureIdentities";

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
+use lanyard_api::whole_second;
 use lanyard_vocabulary::{ClientId, Component, Consumer, Hop, OutcomeCode};
 
 use super::account::{Account, Credential, NOT_REPORTED, Standing, Trouble, Walk};
 use super::observed::{ClusterState, Observed, ObservedPod, ObservedVolume};
 use super::{AS_EXPECTED, FALSE, MOST_TEXT, TRUE, UNKNOWN};
-use crate::told::{hop_named, one_line, whole_second};
+use crate::told::{hop_named, one_line};
 
 /// How an identity is.
 pub(super) fn identity_status(observed: &Observed<'_>, component: Component) -> IdentityStatus {

@@ -11,6 +11,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt};
+use lanyard_api::whole_second;
 use lanyard_azure::Transport;
 use lanyard_canary::{Canary, CanaryMetrics, CanaryParts, PodAnnotation, Telling};
 use lanyard_clock::SharedClock;
@@ -301,8 +302,7 @@ impl Pods {
     /// Says on the API server that the pod runs, or why it does not.
     async fn tell(&self, pod: &Pod, problem: Option<&str>) -> Result<(), ApiError> {
         let container = container::canary_of(pod).map(|it| it.name.clone()).unwrap_or_default();
-        let now = self.parts.api.clock().now();
-        let now = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+        let now = whole_second(self.parts.api.clock().now()).to_string();
         let is_ready = problem.is_none();
         let state = match problem {
             None => json!({"running": {"startedAt": now}}),
