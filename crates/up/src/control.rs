@@ -15,6 +15,13 @@ pub(crate) struct Control {
 /// The control API did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ControlError {
+    /// There is no client to ask with.
+    #[error("could not make a client of the local Azure")]
+    Client {
+        /// What is missing.
+        #[source]
+        source: reqwest::Error,
+    },
     /// The request got no answer.
     #[error("the local Azure did not answer {path}")]
     Unreachable {
@@ -36,10 +43,23 @@ pub(crate) enum ControlError {
     },
 }
 
+impl ControlError {
+    /// What to do next.
+    pub(crate) const fn hint(&self) -> &'static str {
+        match self {
+            Self::Client { .. } => "run again with --log debug",
+            Self::Unreachable { .. } | Self::Refused { .. } => {
+                "see what the local Azure logs with --log lanyard_emulator=debug"
+            }
+        }
+    }
+}
+
 impl Control {
-    pub(crate) fn new(address: SocketAddr) -> Result<Self, reqwest::Error> {
+    pub(crate) fn new(address: SocketAddr) -> Result<Self, ControlError> {
         // Loopback needs no proxy, and the environment's proxy may be the local Azure itself.
-        let client = reqwest::Client::builder().no_proxy().build()?;
+        let client = reqwest::Client::builder().no_proxy().build();
+        let client = client.map_err(|source| ControlError::Client { source })?;
         Ok(Self { base: format!("http://{address}/lanyard/v1"), client })
     }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use lanyard_vocabulary::{Component, Hop, Outcome, causes};
 use serde::Serialize;
 
+use crate::control::ControlError;
+
 /// The whole report; its JSON form is the output of `lanyard up --output json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
@@ -109,6 +111,12 @@ impl Failure {
     }
 }
 
+impl From<&ControlError> for Failure {
+    fn from(error: &ControlError) -> Self {
+        Self::of(error, error.hint())
+    }
+}
+
 impl Report {
     /// Puts the parts together and judges them; a road in memory.
     pub fn new(components: Vec<ComponentReport>, rotation: Vec<RotationReport>) -> Self {
@@ -121,6 +129,15 @@ impl Report {
 impl RotationReport {
     pub(crate) const fn failed(name: Component, failure: Failure) -> Self {
         Self { name, millis: None, failure: Some(failure) }
+    }
+
+    /// Nobody could be asked for new certificates.
+    pub(crate) fn without_control(
+        components: impl IntoIterator<Item = Component>,
+        error: &ControlError,
+    ) -> Vec<Self> {
+        let failed = |component| Self::failed(component, error.into());
+        components.into_iter().map(failed).collect()
     }
 }
 
@@ -163,6 +180,18 @@ pub(crate) fn millis(duration: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_component_is_told_why_nobody_could_be_asked_for_certificates() {
+        let error =
+            ControlError::Refused { path: "rotate", status: 500, body: "no key".to_owned() };
+        let reports = RotationReport::without_control([Component::Disk, Component::Kms], &error);
+        let failure = Failure::new(error.to_string(), error.hint());
+        let expected = [Component::Disk, Component::Kms]
+            .map(|component| RotationReport::failed(component, failure.clone()));
+        assert_eq!(reports, expected);
+        assert!(!Report::new(Vec::new(), reports).ok);
+    }
 
     #[test]
     fn the_json_form_has_exactly_the_documented_keys() {

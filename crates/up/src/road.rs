@@ -15,7 +15,7 @@ use crate::control::Control;
 use crate::hops::{self, Arrived};
 use crate::options::Options;
 use crate::readers::Readers;
-use crate::report::{ComponentReport, Failure, Report, RotationReport};
+use crate::report::{ComponentReport, Report, RotationReport};
 use crate::roadbed::{RoadError, Roadbed};
 use crate::rotate;
 use crate::walk::Walk;
@@ -91,9 +91,8 @@ impl Road {
         let (rotation, readers) = match control {
             Ok(control) => rotate::rotate_all(&bed, &control, &mut self.arrived).await,
             Err(error) => {
-                let failure = Failure::of(&error, "run again with --log debug");
-                let failed = |component| RotationReport::failed(component, failure.clone());
-                (self.arrived.keys().copied().map(failed).collect(), Readers::default())
+                let components = self.arrived.keys().copied();
+                (RotationReport::without_control(components, &error), Readers::default())
             }
         };
         self.rotation = rotation;

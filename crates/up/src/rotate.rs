@@ -53,9 +53,7 @@ async fn rotate_one(
         return Err(Failure::new(detail, "mend the hop that failed first"));
     };
     let before = credential.generation().number();
-    control.rotate(component).await.map_err(|error| {
-        Failure::of(&error, "see what the local Azure logs with --log lanyard_emulator=debug")
-    })?;
+    control.rotate(component).await.map_err(|error| Failure::from(&error))?;
     // Taken before the publish, so that the swap itself is in the figure.
     let swapped = refresh(bed, arrived).await?;
     loop {

@@ -140,11 +140,7 @@ impl KubernetesRoad {
         let readers = ReaderLoop::start(&watched.files(&proven));
         let rotation = match Control::new(self.emulator.address()) {
             Ok(control) => rotation::rotate_all(&watched, &control, &components).await,
-            Err(error) => {
-                let failure = Failure::of(&error, "run again with --log debug");
-                let failed = |component| RotationReport::failed(component, failure.clone());
-                components.iter().copied().map(failed).collect()
-            }
+            Err(error) => RotationReport::without_control(components, &error),
         };
         self.rotation = rotation;
         self.readers = Some(readers.finish());

@@ -39,9 +39,7 @@ pub(super) async fn rotate_all(
         match control.rotate(component).await {
             Ok(()) => drop(issued.insert(component, Issued { before, at })),
             Err(error) => {
-                let hint = "see what the local Azure logs with --log lanyard_emulator=debug";
-                let failure = Failure::of(&error, hint);
-                reports.insert(component, RotationReport::failed(component, failure));
+                reports.insert(component, RotationReport::failed(component, (&error).into()));
             }
         }
     }
