@@ -43,7 +43,7 @@ pub(super) fn identity_status(observed: &Observed<'_>, component: Component) -> 
         cannot_renew_after: credential.cannot_renew_after,
         since: None,
     };
-    status.since = Some(since(observed, &status, speaker));
+    status.since = Some(since(observed, component, ready, speaker));
     status
 }
 
@@ -150,9 +150,8 @@ fn proves(observed: &Observed<'_>, component: Component) -> Hop {
     if let ClusterState::Valid(cluster) = observed.cluster {
         return observed.canaries.proves(cluster, component);
     }
-    let previous = observed.previous.into_iter().flat_map(|previous| &previous.identities);
-    let proven = previous.filter(|it| it.component == component.name() && it.ready == TRUE);
-    let came_to = proven.filter_map(|it| it.last_good_hop.as_deref()).find_map(hop_named);
+    let proven = previous(observed, component).filter(|it| it.ready == TRUE);
+    let came_to = proven.and_then(|it| hop_named(it.last_good_hop.as_deref()?));
     came_to.map_or(Hop::Granted, |hop| hop.clamp(Hop::EntraToken, Hop::Granted))
 }
 
@@ -299,11 +298,14 @@ fn client_id(
 
 /// Since when `ready` is what it is: as it stood, while it stays; of what broke, since when its
 /// witness says; else from now on.
-fn since(observed: &Observed<'_>, status: &IdentityStatus, speaker: Option<&Account>) -> Timestamp {
-    let previous = observed.previous.into_iter().flat_map(|previous| &previous.identities);
-    let mut same =
-        previous.filter(|it| it.component == status.component && it.ready == status.ready);
-    if let Some(since) = same.find_map(|it| it.since) {
+fn since(
+    observed: &Observed<'_>,
+    component: Component,
+    ready: &str,
+    speaker: Option<&Account>,
+) -> Timestamp {
+    let same = previous(observed, component).filter(|it| it.ready == ready);
+    if let Some(since) = same.and_then(|it| it.since) {
         return since;
     }
     let witness = speaker.filter(|it| it.standing == Standing::Broken);
