@@ -231,12 +231,7 @@ impl Rotation<'_> {
         match history.first_mut().filter(|newest| is_this(newest)) {
             Some(newest) => {
                 newest["state"] = json!(WRITE_PROMOTE);
-                let status = json!({
-                    "activeKey": recorded(self.from),
-                    "targetKey": recorded(self.to),
-                    "history": history,
-                });
-                KeyStep::Record { status, reason, message, is_needed: false }
+                self.go_on(history, reason, message)
             }
             None => self.record(WRITE_PROMOTE, history, reason, message),
         }
@@ -252,6 +247,11 @@ impl Rotation<'_> {
     ) -> KeyStep {
         history.insert(0, entry(self.from, self.to, state, self.now));
         history.truncate(MOST_HISTORY);
+        self.go_on(history, reason, message)
+    }
+
+    /// With this history, and both keys as they are.
+    fn go_on(self, history: Vec<Value>, reason: &'static str, message: String) -> KeyStep {
         let status = json!({
             "activeKey": recorded(self.from),
             "targetKey": recorded(self.to),
