@@ -13,10 +13,13 @@
 //!
 //! [`with_key_roles`]: super::encryption_config
 
+use std::collections::BTreeMap;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use lanyard_api::{HostedCluster, whole_second};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::encryption_config::{ENCRYPTION_CONFIG, is_promoted, key_in};
@@ -113,18 +116,53 @@ pub fn lint_rotation(wire: &HostedCluster) -> Option<Problem> {
     })
 }
 
-/// The name of the provider that writes, in the Secret with an `EncryptionConfiguration`; empty
-/// where it cannot be found.
+/// The name of the KMS provider that writes, in the Secret with an `EncryptionConfiguration`; empty
+/// where there is not exactly one: the configuration cannot be read, a provider of another kind
+/// writes, or several keys do, each for other resources.
+///
+/// Whoever wrote the configuration, the first provider of each of its entries is the one that writes;
+/// `identity` encrypts nothing. Source: `EncryptionConfiguration` of `apiserver.config.k8s.io/v1`.
 pub fn writer_in(secret: &Value) -> String {
-    let data = secret.get("data").and_then(|data| data.get(ENCRYPTION_CONFIG)).cloned();
-    let bytes = data.and_then(|data| serde_json::from_value::<ByteString>(data).ok());
-    let text = bytes.and_then(|bytes| String::from_utf8(bytes.0).ok()).unwrap_or_default();
-    let mut lines = text.lines().map(str::trim);
-    // The first provider writes.
-    let first = lines.find(|line| line.starts_with("- ") && !line.starts_with("- providers"));
-    let mut names = lines.map_while(|line| (!line.starts_with("- ")).then_some(line));
-    let name = names.find_map(|line| line.strip_prefix("name: "));
-    first.filter(|line| *line == "- kms:").and(name).unwrap_or_default().to_owned()
+    configuration_in(secret).and_then(|it| it.writer()).unwrap_or_default()
+}
+
+/// As much of an `EncryptionConfiguration` as tells who writes.
+#[derive(Debug, Deserialize)]
+struct EncryptionConfiguration {
+    resources: Vec<EncryptedResources>,
+}
+
+#[derive(Debug, Deserialize)]
+struct EncryptedResources {
+    providers: Vec<BTreeMap<String, Value>>,
+}
+
+fn configuration_in(secret: &Value) -> Option<EncryptionConfiguration> {
+    let data = secret.get("data")?.get(ENCRYPTION_CONFIG)?.clone();
+    let bytes: ByteString = serde_json::from_value(data).ok()?;
+    let text = std::str::from_utf8(&bytes.0).ok()?;
+    serde_saphyr::from_str(text).ok()
+}
+
+impl EncryptionConfiguration {
+    fn writer(&self) -> Option<String> {
+        let mut writer = None;
+        for entry in &self.resources {
+            let provider = entry.providers.first()?;
+            let (kind, settings) = provider.iter().next().filter(|_| provider.len() == 1)?;
+            match kind.as_str() {
+                "identity" => {}
+                "kms" => {
+                    let name = settings.get("name")?.as_str()?;
+                    if *writer.get_or_insert(name) != name {
+                        return None;
+                    }
+                }
+                _ => return None,
+            }
+        }
+        writer.map(str::to_owned)
+    }
 }
 
 /// Whether every pod of a Deployment is of its present template, and none of an earlier one is left.

@@ -128,11 +128,60 @@ fn the_writer_is_the_first_provider_of_what_is_rendered() {
     let objects = objects_of(&wire);
     let mut secrets = objects.iter().filter(|it| it.key.name == ENCRYPTION_CONFIG_SECRET);
     assert_eq!(writer_in(&secrets.next().unwrap().value), provider(&wire, "2"));
-    for text in ["", "resources:\n- providers:\n  - identity: {}\n  - kms:\n      name: x\n"] {
-        let bytes = serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
-        assert_eq!(writer_in(&json!({"data": {(ENCRYPTION_CONFIG): bytes}})), "");
-    }
     assert_eq!(writer_in(&json!({})), "");
+}
+
+/// Who writes in a configuration of others.
+fn writer_of(text: &str) -> String {
+    let bytes = serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
+    writer_in(&json!({"data": {(ENCRYPTION_CONFIG): bytes}}))
+}
+
+#[test]
+fn the_writer_is_found_however_the_configuration_is_written() {
+    for text in [
+        "resources:\n- providers:\n  - kms:\n      name: x\n      endpoint: e\n  - kms:\n      name: y\n",
+        // Other orders, indents, quotes and comments; the list of resources first.
+        "resources:\n  # of others\n  - resources: [secrets]\n    providers:\n      - kms: # here\n          endpoint: e\n          name: \"x\"\n      - identity: {}\n",
+        "resources: [{providers: [{kms: {name: x}}, {identity: {}}], resources: [secrets]}]",
+        r#"{"resources":[{"resources":["secrets"],"providers":[{"kms":{"name":"x"}}]}]}"#,
+        // One key for all of it, but for what is not encrypted.
+        "resources:\n- providers: [{kms: {name: x}}]\n- providers: [{identity: {}}]\n- providers: [{kms: {name: x}}]\n",
+    ] {
+        assert_eq!(writer_of(text), "x", "{text}");
+    }
+}
+
+#[test]
+fn no_writer_is_guessed() {
+    for text in [
+        "",
+        "resources: []",
+        "resources:\n- providers: []\n",
+        // It only reads.
+        "resources:\n- providers:\n  - identity: {}\n  - kms:\n      name: x\n",
+        "resources:\n- providers:\n  - aescbc: {}\n  - kms:\n      name: x\n",
+        // Two keys write.
+        "resources:\n- providers: [{kms: {name: x}}]\n- providers: [{kms: {name: y}}]\n",
+        "resources:\n- providers: [{kms: {name: x}}]\n- providers: [{aescbc: {}}]\n",
+        // What the API server does not take.
+        "resources:\n- providers: [{kms: {name: x}, identity: {}}]\n",
+        "resources:\n- providers: [{kms: {name: 7}}]\n",
+        "resources:\n- providers: [{kms: x}]\n",
+        "resources: {providers: [{kms: {name: x}}]}",
+        "resources:\n- providers: [{kms: {name: x}}]\nresources:\n- providers: [{kms: {name: y}}]\n",
+        "resources:\n- providers: [{kms: {name: x}}",
+        "- kms:\n  name: x\n",
+    ] {
+        assert_eq!(writer_of(text), "", "{text}");
+    }
+    for data in [
+        json!({}),
+        json!({(ENCRYPTION_CONFIG): "no base64!"}),
+        json!({(ENCRYPTION_CONFIG): "/w=="}),
+    ] {
+        assert_eq!(writer_in(&json!({"data": data})), "");
+    }
 }
 
 #[test]
