@@ -44,7 +44,7 @@ pub use cluster::{Cluster, Outcome};
 pub use component::Component;
 pub use error::ClusterError;
 pub use lanyard_apiserver::{
-    ControlPlane, ControlPlaneError, ControlPlaneOptions, SharedControlPlane,
+    ControlPlane, ControlPlaneError, ControlPlaneOptions, SharedControlPlane, StoreAccess,
 };
 pub use layout::Layout;
 pub use plan::{Options, Plan};

@@ -12,6 +12,7 @@ pub(crate) mod node;
 pub(crate) mod python;
 pub(crate) mod requests;
 pub(crate) mod rust;
+mod store;
 pub(crate) mod up;
 
 use std::error::Error;

@@ -1,4 +1,7 @@
-//! The certificate of the API server, and the authority that people who reach it trust.
+//! The certificates of both servers, and the authority that people who reach them trust.
+//!
+//! Everybody on the machine reaches the ports of the store. It answers only who has a certificate
+//! of the authority that is made for clients: the API server, and the store itself.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -7,35 +10,56 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
+use zeroize::Zeroizing;
 
-use crate::control_plane::write as write_file;
 use crate::error::ControlPlaneError;
+use crate::private;
 
 /// The authority, in PEM.
 pub(crate) const AUTHORITY: &str = "ca.crt";
-/// The certificate, in PEM.
-pub(crate) const CERTIFICATE: &str = "apiserver.crt";
-/// Its key, in PEM.
-pub(crate) const KEY: &str = "apiserver.key";
+/// The API server.
+pub(crate) const SERVER: Pair = Pair { certificate: "apiserver.crt", key: "apiserver.key" };
+/// The store.
+pub(crate) const STORE: Pair = Pair { certificate: "etcd.crt", key: "etcd.key" };
+/// Clients of the store.
+pub(crate) const STORE_CLIENT: Pair =
+    Pair { certificate: "etcd-client.crt", key: "etcd-client.key" };
 
-/// Writes the three files. The key of the authority is written nowhere.
+/// The files of a certificate and its key, in PEM.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pair {
+    pub(crate) certificate: &'static str,
+    pub(crate) key: &'static str,
+}
+
+/// Writes all files. The key of the authority is written nowhere.
 pub(crate) fn write(place: &Path) -> Result<(), ControlPlaneError> {
+    use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+
     let authority_key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
     let mut authority = named("lanyard API server authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     let certificate = authority.self_signed(&authority_key)?;
-    write_file(&place.join(AUTHORITY), &certificate.pem())?;
-
-    let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-    let mut server = named("kube-apiserver");
-    server.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
-    server.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    private::write(&place.join(AUTHORITY), &certificate.pem())?;
     let issuer = Issuer::new(authority, authority_key);
-    let certificate = server.signed_by(&key, &issuer)?;
-    write_file(&place.join(CERTIFICATE), &certificate.pem())?;
-    write_file(&place.join(KEY), &key.serialize_pem())
+    for (pair, name, usages) in [
+        (SERVER, "kube-apiserver", vec![ServerAuth]),
+        // Its gateway for JSON is a client of the store itself.
+        (STORE, "etcd", vec![ServerAuth, ClientAuth]),
+        (STORE_CLIENT, "kube-apiserver-etcd-client", vec![ClientAuth]),
+    ] {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+        let mut params = named(name);
+        params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = usages;
+        let certificate = params.signed_by(&key, &issuer)?;
+        private::write(&place.join(pair.certificate), &certificate.pem())?;
+        let key = Zeroizing::new(key.serialize_pem());
+        private::write(&place.join(pair.key), &key)?;
+    }
+    Ok(())
 }
 
 fn named(name: &str) -> CertificateParams {

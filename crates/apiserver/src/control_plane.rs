@@ -1,6 +1,5 @@
 //! etcd and kube-apiserver, and nothing else: an API without a node behind it.
 
-use std::fs::File;
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,23 +11,39 @@ use lanyard_clock::SystemClock;
 use parking_lot::Mutex;
 use rcgen::KeyPair;
 use serde_json::json;
-use tempfile::TempDir;
-use uuid::Uuid;
+use zeroize::Zeroizing;
 
+use crate::abandoned;
+use crate::bearer_token::BearerToken;
 use crate::certificates;
-use crate::error::ControlPlaneError;
+use crate::error::{ControlPlaneError, file_error};
+use crate::locked_directory::LockedDirectory;
 use crate::ports::choose_ports;
+use crate::private;
 
 /// An API server with its store on loopback. Both end, and their directory goes, with it.
 #[derive(Debug)]
 pub struct ControlPlane {
-    directory: TempDir,
+    directory: LockedDirectory,
     options: ControlPlaneOptions,
     port: u16,
     store: Mutex<Child>,
     server: Mutex<Option<Child>>,
     store_url: String,
-    token: String,
+    token: BearerToken,
+}
+
+/// How a client reaches the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreAccess {
+    /// Where it answers: gRPC, and JSON below `/v3/`.
+    pub url: String,
+    /// The file with the authority of its certificate, in PEM.
+    pub authority: PathBuf,
+    /// The file with the certificate that it asks for, in PEM.
+    pub certificate: PathBuf,
+    /// The file with the key of that, in PEM.
+    pub key: PathBuf,
 }
 
 /// What to start.
@@ -95,22 +110,20 @@ impl ControlPlane {
     /// # Errors
     /// When a program cannot be started, and when the API server does not become ready.
     pub async fn start(options: ControlPlaneOptions) -> Result<Self, ControlPlaneError> {
-        let directory =
-            TempDir::with_prefix("ly-api-").map_err(|source| ControlPlaneError::File {
-                action: "make a directory in",
-                path: std::env::temp_dir(),
-                source,
-            })?;
+        let temporary = std::env::temp_dir();
+        let directory = LockedDirectory::make_in(&temporary, PREFIX)
+            .map_err(file_error("make a directory in", &temporary))?;
         let place = directory.path();
         // Processes look in different places first.
         let [client, peer, port] = choose_ports(u64::from(std::process::id()) * 101)?;
-        let store_url = local("http", client);
+        let store_url = local("https", client);
         let token = sign_in(place, &options.users, port)?;
         certificates::write(place)?;
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
-        write(&place.join("service-account.key"), &key.serialize_pem())?;
-        write(&place.join("service-account.pub"), &key.public_key_pem())?;
-        let store = start_store(&options, place, &store_url, &local("http", peer))?;
+        let private_key = Zeroizing::new(key.serialize_pem());
+        private::write(&place.join("service-account.key"), &private_key)?;
+        private::write(&place.join("service-account.pub"), &key.public_key_pem())?;
+        let store = start_store(&options, place, &store_url, &local("https", peer))?;
         let plane = Self {
             store: Mutex::new(store),
             server: Mutex::new(None),
@@ -134,14 +147,20 @@ impl ControlPlane {
         local("https", self.port)
     }
 
-    /// Where the store answers its clients, without encryption: gRPC, and JSON below `/v3/`.
-    pub fn store_url(&self) -> &str {
-        &self.store_url
+    /// How a client reaches the store.
+    pub fn store(&self) -> StoreAccess {
+        let file = |name| self.directory.path().join(name);
+        StoreAccess {
+            url: self.store_url.clone(),
+            authority: file(certificates::AUTHORITY),
+            certificate: file(certificates::STORE_CLIENT.certificate),
+            key: file(certificates::STORE_CLIENT.key),
+        }
     }
 
     /// The token of the administrator. Everybody on the machine reaches the port, so it is another
     /// one each time.
-    pub fn administrator_token(&self) -> &str {
+    pub fn administrator_token(&self) -> &BearerToken {
         &self.token
     }
 
@@ -166,14 +185,16 @@ impl ControlPlane {
         let file = |name: &str| place.join(name).display().to_string();
         let flags = [
             ("etcd-servers", self.store_url.clone()),
+            ("etcd-cafile", file(certificates::AUTHORITY)),
+            ("etcd-certfile", file(certificates::STORE_CLIENT.certificate)),
+            ("etcd-keyfile", file(certificates::STORE_CLIENT.key)),
             ("bind-address", Ipv4Addr::LOCALHOST.to_string()),
             ("secure-port", self.port.to_string()),
-            ("tls-cert-file", file(certificates::CERTIFICATE)),
-            ("tls-private-key-file", file(certificates::KEY)),
+            ("tls-cert-file", file(certificates::SERVER.certificate)),
+            ("tls-private-key-file", file(certificates::SERVER.key)),
             ("service-account-issuer", "https://issuer.example".to_owned()),
             ("service-account-signing-key-file", file("service-account.key")),
             ("service-account-key-file", file("service-account.pub")),
-            ("token-auth-file", file("tokens.csv")),
             ("authorization-mode", "RBAC".to_owned()),
             ("service-cluster-ip-range", "10.0.0.0/24".to_owned()),
             // Nobody makes ServiceAccounts here, and pods are not to run.
@@ -181,6 +202,7 @@ impl ControlPlane {
         ];
         let program = &self.options.kube_apiserver;
         let mut server = self.options.command(program);
+        server.arg(abandoned::server_mark(place));
         server.args(flags.map(|(name, value)| format!("--{name}={value}")));
         server.args(self.options.flags.iter().map(|(name, value)| format!("--{name}={value}")));
         let log = place.join("kube-apiserver.log");
@@ -197,7 +219,7 @@ impl ControlPlane {
         let builder = reqwest::Client::builder().no_proxy().tls_certs_only(authority);
         let client = builder.build().ok();
         for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
-            let request = client.as_ref().map(|it| it.get(&url).bearer_auth(&self.token));
+            let request = client.as_ref().map(|it| it.get(&url).bearer_auth(self.token.expose()));
             if let Some(request) = request
                 && let Ok(answer) = request.send().await
                 && answer.text().await.is_ok_and(|text| text == "ok")
@@ -240,20 +262,20 @@ fn last_words(log: &Path) -> String {
 }
 
 /// Everybody's token and kubeconfig; returns the token of the administrator.
-fn sign_in(place: &Path, users: &[String], port: u16) -> Result<String, ControlPlaneError> {
+fn sign_in(place: &Path, users: &[String], port: u16) -> Result<BearerToken, ControlPlaneError> {
     let administrator = ControlPlane::ADMINISTRATOR;
-    let of_administrator = Uuid::new_v4().to_string();
-    let mut tokens = format!("{of_administrator},{administrator},1,system:masters\n");
-    write(
-        &place.join(kubeconfig_name(administrator)),
-        &kubeconfig(&of_administrator, place, port),
-    )?;
+    let of_administrator = BearerToken::random();
+    let mut tokens = Zeroizing::new(String::new());
+    let mut user_of = |token: &BearerToken, user: &str, rest: &str| {
+        let kubeconfig = kubeconfig(token, place, port);
+        tokens.extend([token.expose(), ",", user, rest, "\n"]);
+        private::write(&place.join(kubeconfig_name(user)), &kubeconfig)
+    };
+    user_of(&of_administrator, administrator, ",1,system:masters")?;
     for (uid, user) in (2_u32..).zip(users) {
-        let token = Uuid::new_v4();
-        tokens.extend([format!("{token},{user},{uid},\n")]);
-        write(&place.join(kubeconfig_name(user)), &kubeconfig(&token.to_string(), place, port))?;
+        user_of(&BearerToken::random(), user, &format!(",{uid},"))?;
     }
-    write(&place.join("tokens.csv"), &tokens)?;
+    private::write(&place.join(TOKENS), &tokens)?;
     Ok(of_administrator)
 }
 
@@ -265,10 +287,21 @@ fn start_store(
 ) -> Result<Child, ControlPlaneError> {
     let etcd = &options.etcd;
     let mut store = options.command(etcd);
-    store.arg("--unsafe-no-fsync").arg("--data-dir").arg(place.join("etcd"));
+    store.arg("--unsafe-no-fsync").arg(abandoned::store_mark(place));
     store.args(["--listen-client-urls", client, "--advertise-client-urls", client]);
     store.args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]);
     store.args(["--initial-cluster", &format!("default={peer}")]);
+    let certificates::Pair { certificate, key } = certificates::STORE;
+    for side in ["", "peer-"] {
+        store.arg(format!("--{side}client-cert-auth"));
+        for (flag, name) in [
+            ("cert-file", certificate),
+            ("key-file", key),
+            ("trusted-ca-file", certificates::AUTHORITY),
+        ] {
+            store.arg(format!("--{side}{flag}")).arg(place.join(name));
+        }
+    }
     spawn(&mut store, etcd, &place.join("etcd.log"))
 }
 
@@ -280,9 +313,9 @@ fn kubeconfig_name(user: &str) -> String {
     format!("{user}.kubeconfig")
 }
 
-fn kubeconfig(token: &str, place: &Path, port: u16) -> String {
+fn kubeconfig(token: &BearerToken, place: &Path, port: u16) -> Zeroizing<String> {
     let authority = place.join(certificates::AUTHORITY);
-    json!({
+    let kubeconfig = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "here",
@@ -291,19 +324,13 @@ fn kubeconfig(token: &str, place: &Path, port: u16) -> String {
             "name": "here",
             "cluster": {"server": local("https", port), "certificate-authority": authority},
         }],
-        "users": [{"name": "me", "user": {"token": token}}],
-    })
-    .to_string()
-}
-
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), ControlPlaneError> {
-    std::fs::write(path, text).map_err(file_error("write", path))
+        "users": [{"name": "me", "user": {"token": token.expose()}}],
+    });
+    Zeroizing::new(kubeconfig.to_string())
 }
 
 fn spawn(command: &mut Command, program: &Path, log: &Path) -> Result<Child, ControlPlaneError> {
-    let file = File::options().create(true).append(true).open(log);
-    let file = file.map_err(file_error("write", log))?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(private::append(log)?);
     command.spawn().map_err(file_error("start", program))
 }
 
@@ -313,13 +340,41 @@ fn end(process: &mut Child) {
     process.wait().ok();
 }
 
-fn file_error(
-    action: &'static str,
-    path: &Path,
-) -> impl FnOnce(std::io::Error) -> ControlPlaneError {
-    let path = path.to_owned();
-    move |source| ControlPlaneError::File { action, path, source }
-}
-
+/// How the names of the directories begin.
+pub(crate) const PREFIX: &str = "ly-api-";
+/// The file with everybody's token.
+pub(crate) const TOKENS: &str = "tokens.csv";
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn nobody_else_reads_what_is_written_for_the_servers() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let token = sign_in(place, &["reader".to_owned()], 1).unwrap();
+        certificates::write(place).unwrap();
+        drop(private::append(&place.join("etcd.log")).unwrap());
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(place).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{}", entry.path().display());
+            names.push(entry.file_name().into_string().unwrap());
+        }
+        assert!(names.len() >= 11, "{names:?}");
+        let read = |name: &str| std::fs::read_to_string(place.join(name)).unwrap();
+        let tokens = read(TOKENS);
+        let first = format!("{},administrator,1,system:masters", token.expose());
+        let second = tokens.lines().nth(1).unwrap();
+        assert_eq!(tokens.lines().next(), Some(first.as_str()));
+        assert!(second.ends_with(",reader,2,"), "the second user has no group");
+        assert!(read("administrator.kubeconfig").contains(token.expose()));
+        assert!(!read("reader.kubeconfig").contains(token.expose()));
+    }
+}

@@ -1,6 +1,6 @@
 //! Why there is no API server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -44,6 +44,14 @@ pub enum ControlPlaneError {
         /// The end of its log.
         log: String,
     },
+    /// A server whose starter is gone does not end.
+    #[error(
+        "a server of the directory {} runs on although it was killed", directory.display()
+    )]
+    Immortal {
+        /// The directory.
+        directory: PathBuf,
+    },
 }
 
 impl ControlPlaneError {
@@ -58,6 +66,16 @@ impl ControlPlaneError {
             Self::Ended { .. } | Self::NotReady { .. } => {
                 "see the lines above; other versions of etcd and kube-apiserver may not know a flag"
             }
+            Self::Immortal { .. } => "see with `ps` what it waits for, and end it",
         }
     }
+}
+
+/// What the file system or a program answered when this was tried on that.
+pub(crate) fn file_error(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(std::io::Error) -> ControlPlaneError {
+    let path = path.to_owned();
+    move |source| ControlPlaneError::File { action, path, source }
 }

@@ -10,31 +10,20 @@ use lanyard_clock::{Clock, SystemClock};
 use lanyard_cluster::{ControlPlane, ControlPlaneOptions};
 use libtest_mimic::Failed;
 use reqwest::Method;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::instance::Instance;
 use super::{Stage, expect};
 use crate::suites::chain;
+use crate::suites::store::Store;
 
 /// An API server with its store.
 #[derive(Debug)]
 pub(super) struct ApiServer {
     plane: ControlPlane,
     client: reqwest::Client,
+    store: Store,
     configuration: PathBuf,
-}
-
-/// What the store says.
-#[derive(Debug, Deserialize)]
-struct Range {
-    #[serde(default)]
-    kvs: Vec<Pair>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Pair {
-    value: String,
 }
 
 const NAMESPACE: &str = "default";
@@ -55,7 +44,8 @@ impl ApiServer {
         let plane = ControlPlane::start(options).await.map_err(chain)?;
         let client = reqwest::Client::builder().no_proxy().tls_danger_accept_invalid_certs(true);
         let client = client.build().map_err(chain)?;
-        Ok(Self { plane, client, configuration })
+        let store = Store::new(&plane.store())?;
+        Ok(Self { plane, client, store, configuration })
     }
 
     /// Starts the API server anew with other providers; the store stays.
@@ -98,7 +88,7 @@ impl ApiServer {
         provider: &str,
         value: &str,
     ) -> Result<(), Failed> {
-        let bytes = self.stored(name).await?;
+        let bytes = self.store.read(&format!("/registry/secrets/{NAMESPACE}/{name}")).await?;
         let prefix = format!("k8s:enc:kms:v2:{provider}:");
         expect(bytes.starts_with(prefix.as_bytes()), || {
             let start = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
@@ -106,17 +96,6 @@ impl ApiServer {
         })?;
         let shows = bytes.windows(value.len()).any(|window| window == value.as_bytes());
         expect(!shows, || format!("{name} is stored in the clear behind its prefix"))
-    }
-
-    /// What the store holds of a Secret, by its own interface.
-    async fn stored(&self, name: &str) -> Result<Vec<u8>, Failed> {
-        let key = STANDARD.encode(format!("/registry/secrets/{NAMESPACE}/{name}"));
-        let url = format!("{}/v3/kv/range", self.plane.store_url());
-        let request = self.client.post(url).body(json!({ "key": key }).to_string());
-        let answer = request.send().await.map_err(chain)?.text().await.map_err(chain)?;
-        let range: Range = serde_json::from_str(&answer).map_err(chain)?;
-        let pair = range.kvs.first().ok_or_else(|| format!("the store has no {name}"))?;
-        STANDARD.decode(&pair.value).map_err(chain)
     }
 
     /// Waits until the API server is ready, or is not, as far as the plugins are concerned, and
@@ -148,7 +127,7 @@ impl ApiServer {
         body: Option<&Value>,
     ) -> Result<(u16, Value), Failed> {
         let request = self.client.request(method, format!("{}{path}", self.plane.url()));
-        let mut request = request.bearer_auth(self.plane.administrator_token());
+        let mut request = request.bearer_auth(self.plane.administrator_token().expose());
         if let Some(body) = body {
             request = request.header("content-type", "application/json").body(body.to_string());
         }
