@@ -21,6 +21,7 @@ mod node_plugin;
 mod pods;
 mod road;
 mod rotation;
+mod served;
 mod sightings;
 mod site;
 mod told;

@@ -2,6 +2,7 @@
 //! controllers of Kubernetes behind it. Whatever happens, nothing may be left.
 
 mod given;
+mod guarded;
 mod own;
 mod running;
 
@@ -30,6 +31,7 @@ pub(crate) struct Stage {
 pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
     let stage = Arc::new(stage);
     let mut trials = own::trials(&stage);
+    trials.extend(guarded::trials(&stage));
     trials.extend(given::trials(&stage));
     trials
 }
@@ -75,24 +77,36 @@ impl Scene<'_> {
 
     /// Nothing is left: no file, no mount, no process.
     fn is_clean(&self) -> Result<(), Failed> {
-        let place = self.temporary.path();
-        let named = place.display().to_string();
         let mut left = Vec::new();
-        for entry in std::fs::read_dir(place).map_err(chain)? {
+        for entry in std::fs::read_dir(self.temporary.path()).map_err(chain)? {
             left.push(entry.map_err(chain)?.path().display().to_string());
         }
+        left.extend(self.mounts()?);
+        left.extend(self.processes()?.into_iter().map(|process| process.join(" ")));
+        if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:#?}").into()) }
+    }
+
+    /// What is mounted where `lanyard up` makes its directories.
+    fn mounts(&self) -> Result<Vec<String>, Failed> {
+        let place = self.temporary.path().display().to_string();
         let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(chain)?;
-        left.extend(mounts.lines().filter(|line| line.contains(&named)).map(str::to_owned));
+        Ok(mounts.lines().filter(|line| line.contains(&place)).map(str::to_owned).collect())
+    }
+
+    /// The arguments of each process that was told something there.
+    fn processes(&self) -> Result<Vec<Vec<String>>, Failed> {
+        let place = self.temporary.path().display().to_string();
+        let mut found = Vec::new();
         for process in std::fs::read_dir("/proc").map_err(chain)? {
             let command = process.map_err(chain)?.path().join("cmdline");
             // Processes come and go.
             let told = std::fs::read(command).unwrap_or_default();
-            let told = String::from_utf8_lossy(&told).replace('\0', " ");
-            if told.contains(&named) {
-                left.push(told);
+            let told = String::from_utf8_lossy(&told).into_owned();
+            if told.contains(&place) {
+                found.push(told.split('\0').map(str::to_owned).collect());
             }
         }
-        if left.is_empty() { Ok(()) } else { Err(format!("left behind: {left:#?}").into()) }
+        Ok(found)
     }
 }
 

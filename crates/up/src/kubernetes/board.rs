@@ -1,5 +1,7 @@
-//! What stands on the API server about the hosted cluster, as watches tell it.
+//! What stands on the API server about the hosted cluster, as watches tell it; and what it refused
+//! to take from the stand-in.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +17,7 @@ use lanyard_api::{HostedClusterIdentities, SecretProviderClass, SecretProviderCl
 use lanyard_clock::SharedClock;
 use lanyard_kubernetes::KubernetesApi;
 use lanyard_vocabulary::Component;
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -28,6 +31,8 @@ pub(super) struct Board {
     volumes: Store<SecretProviderClassPodStatus>,
     events: Store<Event>,
     identities: Store<HostedClusterIdentities>,
+    /// Why the pod of a Deployment was not made last.
+    refusals: Arc<Mutex<BTreeMap<String, String>>>,
     changes: watch::Receiver<u64>,
 }
 
@@ -54,6 +59,7 @@ impl Board {
             volumes: follow.begin(Api::namespaced(client(), room)),
             events: follow.begin(Api::namespaced(client(), room)),
             identities: follow.begin(Api::namespaced(client(), rooms.cluster)),
+            refusals: Arc::default(),
             changes,
         }
     }
@@ -81,6 +87,21 @@ impl Board {
 
     pub(super) fn events(&self) -> Vec<Arc<Event>> {
         self.events.state()
+    }
+
+    /// Keeps why the pod of a Deployment is not made.
+    pub(super) fn refuse(&self, deployment: &str, problem: String) {
+        self.refusals.lock().insert(deployment.to_owned(), problem);
+    }
+
+    /// Forgets that.
+    pub(super) fn accept(&self, deployment: &str) {
+        self.refusals.lock().remove(deployment);
+    }
+
+    /// Why the pod of a Deployment was not made last.
+    pub(super) fn refusal(&self, deployment: &str) -> Option<String> {
+        self.refusals.lock().get(deployment).cloned()
     }
 
     /// What the operator says of the identity of a component.

@@ -1,15 +1,14 @@
 //! How the stand-in starts the container of a canary: what it is told, and where on this machine its
-//! mounts are. There is no container around it, so paths are translated.
+//! mounts are. There is no container around it, so paths are translated, and one that is in no
+//! mount is refused: it would be a file of this machine.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Volume};
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 use lanyard_canary::{CanarySettings, CredentialPlace, ProbeSettings};
-use lanyard_kubelet::{InlineVolume, PodSpec};
 
 use super::Launch;
-use super::node_plugin::DRIVER;
 
 /// The container of a pod in which a canary stands for a component.
 pub(super) fn canary_of(pod: &Pod) -> Option<&Container> {
@@ -38,43 +37,6 @@ fn value_of(pod: &Pod, variable: &EnvVar) -> Option<String> {
     }
 }
 
-/// The pod as the kubelet serves its volumes.
-pub(super) fn pod_spec(pod: &Pod) -> PodSpec {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let metadata = &pod.metadata;
-    let spec = pod.spec.as_ref();
-    let mut served =
-        PodSpec::new(text(&metadata.namespace), text(&metadata.name), text(&metadata.uid));
-    if let Some(account) = spec.and_then(|spec| spec.service_account_name.clone()) {
-        served = served.with_service_account(account);
-    }
-    let group = spec.and_then(|spec| spec.security_context.as_ref()?.fs_group);
-    served.fs_group = group.and_then(|group| u32::try_from(group).ok());
-    for volume in volumes(pod) {
-        let Some(csi) = volume.csi.as_ref().filter(|csi| csi.driver == DRIVER) else { continue };
-        let attributes = csi.volume_attributes.iter().flatten();
-        let inline = attributes
-            .fold(InlineVolume::new(&volume.name, DRIVER), |inline, (key, value)| {
-                inline.with_attribute(key, value)
-            });
-        served = served.with_volume(inline);
-    }
-    served
-}
-
-/// The volumes of a pod.
-pub(super) fn volumes(pod: &Pod) -> &[Volume] {
-    pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default()
-}
-
-/// The Secrets that a container finds as files: the volume, and the name of the file by key.
-pub(super) fn secret_files(volume: &Volume) -> Option<(&str, BTreeMap<String, String>)> {
-    let secret = volume.secret.as_ref()?;
-    let items = secret.items.iter().flatten();
-    let names = items.map(|item| (item.key.clone(), item.path.clone())).collect();
-    Some((secret.secret_name.as_deref()?, names))
-}
-
 /// Where the mounts of a container are on this machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Mounts(Vec<(PathBuf, PathBuf)>);
@@ -91,32 +53,53 @@ impl Mounts {
         Self(mounts)
     }
 
-    /// A path of the container on this machine. What is in no mount stays as it is.
-    pub(super) fn translate(&self, inside: &Path) -> PathBuf {
-        let place = self.0.iter().find_map(|(mount, place)| {
+    /// A path of the container on this machine.
+    ///
+    /// # Errors
+    ///
+    /// Where it is in no mount.
+    pub(super) fn translate(&self, inside: &Path) -> Result<PathBuf, OutsideMounts> {
+        // One that goes up leads out of the mount that it begins with.
+        let is_plain = inside.components().all(|it| it != Component::ParentDir);
+        let mut mounts = self.0.iter().filter(|_| is_plain);
+        let place = mounts.find_map(|(mount, place)| {
             inside.strip_prefix(mount).ok().map(|rest| place.join(rest))
         });
-        place.unwrap_or_else(|| inside.to_owned())
+        place.ok_or_else(|| OutsideMounts { path: inside.to_owned() })
     }
 
     /// The settings of a canary with all paths translated.
     ///
     /// The place of the credential is asked as the canary would ask it when it starts. One that
     /// gives no path stays, so that the canary says why.
-    pub(super) fn translate_settings(&self, mut settings: CanarySettings) -> CanarySettings {
+    ///
+    /// # Errors
+    ///
+    /// Where a path is in no mount.
+    pub(super) fn translate_settings(
+        &self,
+        mut settings: CanarySettings,
+    ) -> Result<CanarySettings, OutsideMounts> {
         if let CredentialPlace::CloudConfig(path) = &mut settings.place {
-            *path = self.translate(path);
+            *path = self.translate(path)?;
         }
         if let Ok(path) = settings.place.load_path() {
-            settings.place = CredentialPlace::File(self.translate(&path));
+            settings.place = CredentialPlace::File(self.translate(&path)?);
         }
         for probe in &mut settings.probes {
             if let ProbeSettings::Encryption { credential_file: Some(path), .. } = probe {
-                *path = self.translate(path);
+                *path = self.translate(path)?;
             }
         }
-        settings
+        Ok(settings)
     }
+}
+
+/// A path of a container that is in no mount.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} is in no volume that is mounted in the container", path.display())]
+pub(super) struct OutsideMounts {
+    path: PathBuf,
 }
 
 #[cfg(test)]
@@ -129,8 +112,6 @@ mod tests {
         serde_json::from_value(json!({
             "metadata": {"name": "disk-1", "namespace": "clusters-harbour", "uid": "u"},
             "spec": {
-                "serviceAccountName": "lanyard-canary",
-                "securityContext": {"fsGroup": 65532},
                 "containers": [
                     {"name": "sidecar", "args": ["kms"]},
                     {
@@ -147,11 +128,6 @@ mod tests {
                         ],
                     },
                 ],
-                "volumes": [
-                    {"name": "certs", "csi": {"driver": DRIVER, "volumeAttributes": {"secretProviderClass": "c"}}},
-                    {"name": "other", "csi": {"driver": "another.example.com"}},
-                    {"name": "config", "secret": {"secretName": "s", "items": [{"key": "cloud.conf", "path": "azure.json"}]}},
-                ],
             },
         }))
         .unwrap()
@@ -166,38 +142,32 @@ mod tests {
         assert_eq!(variables, ["PLAIN=x", "POD_NAME=disk-1"]);
     }
 
-    #[test]
-    fn only_volumes_of_our_driver_are_served() {
-        let served = pod_spec(&pod());
-        assert_eq!(
-            (served.service_account.as_str(), served.fs_group),
-            ("lanyard-canary", Some(65532))
-        );
-        let volumes: Vec<_> = served.volumes.iter().map(|it| it.name.as_str()).collect();
-        assert_eq!(volumes, ["certs"]);
-        assert_eq!(served.volumes[0].attributes["secretProviderClass"], "c");
-    }
-
-    #[test]
-    fn the_files_of_a_secret_have_the_names_that_the_pod_gives_them() {
+    fn mounts() -> Mounts {
         let pod = pod();
-        let (secret, names) = secret_files(&volumes(&pod)[2]).unwrap();
-        assert_eq!((secret, names["cloud.conf"].as_str()), ("s", "azure.json"));
+        let place = |name: &str| (name.to_owned(), PathBuf::from("/k").join(name));
+        let places = BTreeMap::from(["certs", "inner"].map(place));
+        Mounts::of(canary_of(&pod).unwrap(), &places)
     }
 
     #[test]
     fn paths_are_translated_by_the_innermost_mount() {
-        let pod = pod();
-        let place = |name: &str| (name.to_owned(), PathBuf::from("/k").join(name));
-        let places = BTreeMap::from(["certs", "inner"].map(place));
-        let mounts = Mounts::of(canary_of(&pod).unwrap(), &places);
         for (inside, outside) in [
             ("/mnt/certs/harbour-disk", "/k/certs/harbour-disk"),
             ("/mnt/certs/inner/x", "/k/inner/x"),
-            ("/mnt/certs2/x", "/mnt/certs2/x"),
-            ("/opt/x", "/opt/x"),
         ] {
-            assert_eq!(mounts.translate(Path::new(inside)), Path::new(outside), "{inside}");
+            let translated = mounts().translate(Path::new(inside));
+            assert_eq!(translated.as_deref(), Ok(Path::new(outside)), "{inside}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_no_mount_is_refused() {
+        // The last but one is mounted in the container, and is nowhere on this machine.
+        for inside in
+            ["/etc/shadow", "/mnt/certs2/x", "/mnt/certs/../../etc/shadow", "x", "/opt/x", ""]
+        {
+            let refused = OutsideMounts { path: inside.into() };
+            assert_eq!(mounts().translate(Path::new(inside)), Err(refused), "{inside}");
         }
     }
 }

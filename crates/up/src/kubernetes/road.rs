@@ -10,6 +10,7 @@ use lanyard_clock::SharedClock;
 use lanyard_credential::{
     ReloadingCertificateCredential, ReloadingCertificateOptions, TokenTransport,
 };
+use lanyard_desired::objects::cluster_label;
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_emulator::Emulator;
 use lanyard_kubelet::{DriverObject, Kubelet, OpaqueTokens, Settings};
@@ -18,17 +19,16 @@ use lanyard_operator::{ClusterKey, Operator, OperatorSettings};
 use lanyard_telemetry::Readiness;
 use lanyard_vocabulary::{Component, Hop};
 use serde_json::json;
-use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::KubernetesOptions;
 use super::api_server::{ApiServer, UP};
 use super::board::{Board, Rooms};
-use super::directory;
+use super::directory::{self, KubeletDirectory};
 use super::error::KubernetesRoadError;
 use super::node_plugin::{self, DRIVER, NodeSite, ended};
-use super::pods::{Pods, PodsParts};
+use super::pods::{Marks, PodsParts};
 use super::rotation;
 use super::sightings::Sightings;
 use super::site::Site;
@@ -36,7 +36,6 @@ use super::watched::Watched;
 use crate::azure_end::AzureEnd;
 use crate::control::Control;
 use crate::hops;
-use crate::mounts::CloseError;
 use crate::options::Options;
 use crate::readers::{ReaderLoop, Readers};
 use crate::report::{
@@ -52,7 +51,6 @@ pub struct KubernetesRoad {
     server: ApiServer,
     site: Site,
     options: KubernetesOptions,
-    directory: TempDir,
     kubelet: Kubelet,
     board: Option<Board>,
     /// Ends the operator and the pods.
@@ -66,6 +64,8 @@ pub struct KubernetesRoad {
     components: Vec<ComponentReport>,
     rotation: Vec<RotationReport>,
     readers: Option<Readers>,
+    /// Last of all: what mounts there ends before it.
+    directory: KubeletDirectory,
 }
 
 impl KubernetesRoad {
@@ -77,7 +77,9 @@ impl KubernetesRoad {
     ) -> Result<Self, RoadError> {
         let cluster = &options.cluster;
         let place = ApiServer::check(&kubernetes.server, || Site::wanted(cluster)).await?;
-        let directory = directory::make(options.directory.as_deref())?;
+        let chosen = options.directory.as_deref();
+        directory::clear_abandoned(&std::env::temp_dir(), chosen, &clock).await;
+        let directory = KubeletDirectory::make(chosen)?;
         let (azure, emulator) = AzureEnd::start(options, Arc::clone(&clock)).await?;
         let server = ApiServer::open(place, &clock).await?;
         let api = server.connect(UP, &clock).await?;
@@ -203,8 +205,7 @@ impl KubernetesRoad {
         self.node_parts.shutdown().await;
         self.watches.shutdown().await;
         self.emulator.shutdown().await;
-        directory::unmount_rest(self.directory.path())?;
-        self.directory.close().map_err(CloseError::Directory)?;
+        self.directory.close()?;
         Ok(left?)
     }
 
@@ -226,18 +227,20 @@ impl KubernetesRoad {
         let transport = self.azure.transport_with(CanaryParts::RETRY)?;
         let mut options = self.azure.token_options(Some(transport.unpaced()));
         options.retry = Some(CanaryParts::token_retry());
-        let pods = Pods::new(PodsParts {
+        let cluster = cluster_label(&self.azure.cluster.name);
+        let marks = Marks { cluster, run: self.site.run().to_owned(), node: self.site.node() };
+        let pods = PodsParts {
             api,
             canary_api: self.server.connect(CANARY, &clock).await?,
             board: board.clone(),
             kubelet: self.kubelet.clone(),
             directory: self.directory.path().to_owned(),
-            node: self.site.node(),
             namespace,
+            marks,
             transport,
             token_transport: TokenTransport::new(options),
             read_canary: self.options.read_canary,
-        });
+        };
         self.parts.spawn(pods.run(self.end.subscribe()));
         let api = self.server.connect(OPERATOR, &clock).await?;
         self.begin_operator(api);

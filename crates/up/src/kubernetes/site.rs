@@ -23,9 +23,9 @@ use uuid::Uuid;
 use super::error::KubernetesRoadError;
 
 /// Says that `lanyard up` made the object.
-const MADE_BY: (&str, &str) = ("lanyard.dev/made-by", "up");
+pub(super) const MADE_BY: (&str, &str) = ("lanyard.dev/made-by", "up");
 /// Says in which run.
-const RUN: &str = "lanyard.dev/run";
+pub(super) const RUN: &str = "lanyard.dev/run";
 
 /// The definitions of the Secrets Store CSI driver, as the node plugin's chart has them.
 const WRITTEN: [&str; 2] = [
@@ -71,6 +71,11 @@ impl Site {
              and a node `lanyard-up-…` with a pod of each of its Deployments",
             cluster.namespace, cluster.name
         )
+    }
+
+    /// The name of this run, which is the value of its label.
+    pub(super) fn run(&self) -> &str {
+        &self.run
     }
 
     /// The name of our node.

@@ -30,6 +30,8 @@ pub(super) struct Told<'a> {
     pub(super) pods: &'a [Arc<Pod>],
     pub(super) volumes: &'a [Arc<SecretProviderClassPodStatus>],
     pub(super) events: &'a [Arc<Event>],
+    /// The Deployments whose pods were refused, and why.
+    pub(super) refusals: &'a [(&'static str, String)],
     pub(super) identity: Option<&'a IdentityStatus>,
 }
 
@@ -86,9 +88,13 @@ impl Told<'_> {
         };
         let events = self.warnings(&self.mountings()).into_iter();
         let event = events.last().map(|(pod, _, text)| format!("; an event of pod {pod}: {text}"));
-        let detail =
-            format!("nobody told of it in {waited} s; {operator}{}", event.unwrap_or_default());
-        (hop, Failure::new(detail, "run again with --log debug, and see the events of the pods"))
+        let mut detail = format!("nobody told of it in {waited} s; {operator}");
+        detail.extend(event);
+        for (deployment, why) in self.refusals {
+            detail.extend(["; no pod of Deployment ", deployment, ": ", why]);
+        }
+        let hint = if self.refusals.is_empty() { SEE_EVENTS } else { LET_PODS_IN };
+        (hop, Failure::new(detail, hint))
     }
 
     /// The certificate that the canary has loaded and proves with.
@@ -280,6 +286,9 @@ fn hop_named(name: &str) -> Option<Hop> {
 const NEXT: &str = "; next: ";
 /// The same in the events of the node plugin.
 const HINT: &str = "; hint: ";
+const SEE_EVENTS: &str = "run again with --log debug, and see the events of the pods";
+const LET_PODS_IN: &str =
+    "let the admission policies and quotas of the cluster take the pod, or use another cluster";
 const SEE_STATUS: &str = "see `kubectl lanyard identities -A`";
 
 #[cfg(test)]

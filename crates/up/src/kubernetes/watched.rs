@@ -58,6 +58,10 @@ impl Watched<'_> {
         let (pods, volumes) = (self.board.pods(), self.board.volumes());
         let events = self.board.events();
         let identity = self.board.identity(&cluster.name, component);
+        let consumers = component.consumers().iter();
+        let refusals: Vec<_> = consumers
+            .filter_map(|it| Some((it.deployment, self.board.refusal(it.deployment)?)))
+            .collect();
         read(Told {
             cluster,
             component,
@@ -66,6 +70,7 @@ impl Watched<'_> {
             pods: &pods,
             volumes: &volumes,
             events: &events,
+            refusals: &refusals,
             identity: identity.as_ref(),
         })
     }

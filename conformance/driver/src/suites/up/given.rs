@@ -10,7 +10,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::running::Running;
-use super::{Ended, Scene, Stage, expect, expect_all_good, trial};
+use super::{Ended, Scene, Stage, blamed, expect, expect_all_good, trial};
 use crate::daemon::Daemon;
 use crate::kubectl::Kubectl;
 use crate::suites::chain;
@@ -21,6 +21,7 @@ pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
         trial("up::given::what_others_made_is_never_touched", stage, untouched),
         trial("up::given::a_cluster_of_the_same_name_is_an_error", stage, taken),
         trial("up::given::ctrl_c_in_the_middle_removes_all", stage, interrupted),
+        trial("up::given::a_pod_that_is_denied_delays_nobody_and_says_why", stage, denied),
     ]
 }
 
@@ -162,6 +163,46 @@ async fn interrupted(scene: &Scene<'_>) -> Result<(), Failed> {
     expect(code == Some(1), || format!("it ended with {code:?}"))?;
     let after = given.all()?;
     expect(before == after, || format!("before:\n{before}\nafter:\n{after}"))
+}
+
+async fn denied(scene: &Scene<'_>) -> Result<(), Failed> {
+    let given = Given::start(scene).await?;
+    let why = "nobody makes such a pod here";
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "denied"},
+        "spec": {
+            "failurePolicy": "Fail",
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
+            ]},
+            "validations": [
+                {"expression": "!object.metadata.name.startsWith('ingress-')", "message": why},
+            ],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "denied"},
+        "spec": {"policyName": "denied", "validationActions": ["Deny"]},
+    });
+    let both = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
+    given.kubectl.apply(&both).map_err(chain)?;
+    // A policy is in force a moment after it is made.
+    let attempt = ["run", "ingress-x", "--image=x", "--dry-run=server"];
+    let is_denied =
+        |_: &Value| given.kubectl.run(&attempt).is_err_and(|error| error.to_string().contains(why));
+    let made = ["validatingadmissionpolicybinding/denied"];
+    let made = given.kubectl.await_object("the policy", PATIENCE, &made, is_denied).await;
+    drop(made.map_err(chain)?);
+
+    let ended = Ended::of(scene.up(&given.once(&[])))?;
+    ended.expect_code(1)?;
+    let rows = blamed(&ended.report()?)?;
+    let failed: Vec<_> = rows.iter().filter(|(_, failed)| failed.is_some()).collect();
+    let expected = ("ingress".to_owned(), Some("volume".to_owned()));
+    expect(rows.len() == 9 && failed == [&expected], || format!("{rows:?}"))?;
+    expect(ended.stdout.contains(why), || format!("{why} is not in {}", ended.stdout))
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,6 +1,5 @@
 //! A server of its own.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,13 +79,7 @@ fn blame(
 async fn staying(scene: &Scene<'_>) -> Result<(), Failed> {
     let log = scene.beside.path().join("up.log");
     let mut running = Running::start(scene.up(&["--kubernetes"]), &log)?;
-    let told = running.until("what it stays up for", |log| log.contains("identities -A")).await?;
-    let kubeconfig = told
-        .lines()
-        .find_map(|line| line.strip_prefix("export KUBECONFIG='")?.strip_suffix('\''))
-        .map(PathBuf::from)
-        .ok_or("no KUBECONFIG is told")?;
-
+    let kubeconfig = running.until_it_stays_up().await?;
     let kubectl = Kubectl::new(&scene.stage.programs.join("kubectl"), &kubeconfig);
     let pods = kubectl.read(&["pods", "--namespace=clusters-harbour"]).map_err(chain)?;
     let pods = pods["items"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -110,14 +103,9 @@ async fn interrupted(scene: &Scene<'_>) -> Result<(), Failed> {
     let mut running =
         Running::start(scene.up(&["--kubernetes", "--log", "lanyard_node=info"]), &log)?;
     // Somewhere between the first mount and the last word of a canary.
-    running.until("a mount", |_| is_mounted(scene)).await?;
+    running.until("a mount", |_| scene.mounts().is_ok_and(|mounts| !mounts.is_empty())).await?;
     let code = running.interrupt().await?;
     expect(code == Some(1), || format!("it ended with {code:?}"))
-}
-
-fn is_mounted(scene: &Scene<'_>) -> bool {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    mounts.contains(&scene.temporary.path().display().to_string())
 }
 
 /// How long `up` may take for what is waited for.

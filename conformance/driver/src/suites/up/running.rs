@@ -51,6 +51,22 @@ impl Running {
         }
     }
 
+    /// Waits until all is proven and it stays up; gives the kubeconfig that it tells.
+    pub(super) async fn until_it_stays_up(&mut self) -> Result<PathBuf, Failed> {
+        let what = "what it stays up for";
+        let told = self.until(what, |log| log.contains("identities -A")).await?;
+        let told = told
+            .lines()
+            .find_map(|line| line.strip_prefix("export KUBECONFIG='")?.strip_suffix('\''));
+        Ok(told.map(PathBuf::from).ok_or("no KUBECONFIG is told")?)
+    }
+
+    /// Kills it: it takes nothing away.
+    pub(super) fn kill(mut self) -> Result<(), Failed> {
+        self.child.kill().map_err(chain)?;
+        self.child.wait().map(drop).map_err(chain)
+    }
+
     /// Ctrl-C; gives the exit code.
     pub(super) async fn interrupt(mut self) -> Result<Option<i32>, Failed> {
         self.signal(Signal::INT);

@@ -14,6 +14,7 @@ struct Server {
     volumes: Vec<Arc<SecretProviderClassPodStatus>>,
     events: Vec<Arc<Event>>,
     identity: Option<IdentityStatus>,
+    refusals: Vec<(&'static str, String)>,
 }
 
 impl Server {
@@ -32,6 +33,7 @@ impl Server {
             pods: &self.pods,
             volumes: &self.volumes,
             events: &self.events,
+            refusals: &self.refusals,
             identity: self.identity.as_ref(),
         })
     }
@@ -218,4 +220,17 @@ fn what_may_heal_or_is_over_is_no_failure_and_is_told_when_time_is_up() {
     assert!(failure.detail.contains("90 s") && failure.detail.contains(event), "{failure:?}");
     let ready = Server::default().with_class().with_pod(true, None);
     assert_eq!(ready.with_event("ObjectNotFound", "over").account().failure, None);
+}
+
+#[test]
+fn a_pod_that_the_server_refuses_is_told_with_its_reason_when_time_is_up() {
+    let denied = "admission webhook denied the request";
+    let refusals = vec![("azure-disk-csi-driver-controller", denied.to_owned())];
+    let server = Server { refusals, ..Server::default().with_class() };
+    let account = server.account();
+    let (hop, failure) = server.told(|told| told.overdue(&account, 90));
+    assert_eq!(hop, Hop::Volume);
+    let told = format!("; no pod of Deployment azure-disk-csi-driver-controller: {denied}");
+    assert!(failure.detail.ends_with(&told), "{failure:?}");
+    assert!(failure.hint.contains("admission policies"), "{failure:?}");
 }
