@@ -9,7 +9,7 @@
 //!    on the way says nothing new about what is known to be bad.
 //! 4. A service that wants to be left alone ([`Nature::Throttled`]) says nothing: what was known
 //!    stays known however long it lasts. It is counted as in rule 2, and then told beside what is
-//!    known, until somebody answers.
+//!    known, until somebody answers; at once where nothing is known, for it is why.
 
 use std::time::Duration;
 
@@ -142,7 +142,8 @@ impl Track {
             Nature::Throttled => {
                 let begins = || Throttling { run: Run::beginning(now), told: None };
                 let throttling = self.throttling.get_or_insert_with(begins);
-                if throttling.run.grow(now, patience) {
+                let is_lasting = throttling.run.grow(now, patience);
+                if is_lasting || self.standing == Standing::Unknown {
                     throttling.told.get_or_insert(trouble);
                 }
             }

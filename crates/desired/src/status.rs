@@ -22,6 +22,7 @@
 //! | what it loaded has ended | `False` at `credential`, or at the hop that kept a newer one away |
 //! | its canary names a hop | `False` at that hop |
 //! | its canary came as far as canaries walk | `True`; with the node's code as the reason while something is wrong that may heal by itself, and with the canary's while a service throttles it |
+//! | its canary is throttled before it came so far, and the identity stands as `True` with the credential that it loaded | `True` still: a rollout in a storm takes nothing back |
 //! | the file is mounted, and no canary told more | `Unknown`, `NotProven` |
 //! | nothing is told | `Unknown`, `NotReported` |
 //!

@@ -24,7 +24,7 @@ use lanyard_telemetry::MetricsPage;
 use lanyard_vocabulary::{Cloud, Component};
 use parking_lot::Mutex;
 use tempfile::TempDir;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::azure::Azure;
 
@@ -60,30 +60,49 @@ pub(crate) struct Flock {
     annotations: Annotations,
     metrics: BTreeMap<Component, CanaryMetrics>,
     classes: BTreeSet<String>,
-    _files: TempDir,
-    _canaries: JoinSet<()>,
+    files: TempDir,
+    canaries: JoinSet<()>,
+    running: BTreeMap<Component, AbortHandle>,
 }
 
 impl Flock {
     pub(crate) async fn release(azure: &Azure) -> Self {
         let files = tempfile::tempdir().unwrap();
-        let (annotations, mut canaries) = (Annotations::default(), JoinSet::new());
-        let mut metrics = BTreeMap::new();
         for component in Component::ALL {
             let place = files.path().join(component.name());
             std::fs::write(&place, azure.document(component).await).unwrap();
         }
-        for component in Component::ALL {
-            let settings = settings(azure, component, files.path());
-            let parts = parts(azure, component);
-            metrics.insert(component, parts.metrics.clone());
-            let teller = Arc::new(Annotation { component, all: annotations.clone() });
-            let telling = Telling::new(teller, azure.shared_clock(), parts.metrics.clone());
-            canaries.spawn(Canary::new(settings, parts).telling(telling).run());
-        }
         let classes = Component::ALL.map(|it| it.facts().secret_provider_class.to_owned()).into();
-        let cluster = azure.cluster.clone();
-        Self { cluster, annotations, metrics, classes, _files: files, _canaries: canaries }
+        let mut flock = Self {
+            cluster: azure.cluster.clone(),
+            annotations: Annotations::default(),
+            metrics: BTreeMap::new(),
+            classes,
+            files,
+            canaries: JoinSet::new(),
+            running: BTreeMap::new(),
+        };
+        for component in Component::ALL {
+            flock.start(azure, component);
+        }
+        flock
+    }
+
+    fn start(&mut self, azure: &Azure, component: Component) {
+        let settings = settings(azure, component, self.files.path());
+        let parts = parts(azure, component);
+        self.metrics.insert(component, parts.metrics.clone());
+        let teller = Arc::new(Annotation { component, all: self.annotations.clone() });
+        let telling = Telling::new(teller, azure.shared_clock(), parts.metrics.clone());
+        let task = self.canaries.spawn(Canary::new(settings, parts).telling(telling).run());
+        self.running.insert(component, task);
+    }
+
+    /// A new pod takes the place of a component's, as in a rollout.
+    pub(crate) fn replace(&mut self, azure: &Azure, component: Component) {
+        self.running[&component].abort();
+        self.annotations.0.lock().remove(&component);
+        self.start(azure, component);
     }
 
     /// How the identities are, as the operator tells it.

@@ -6,6 +6,7 @@ use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use lanyard_api::{CanaryFacts, ObjectFacts, VolumeFacts};
 use lanyard_vocabulary::{Component, Consumer, Healing, Hop};
 
+use super::TRUE;
 use super::observed::{Facts, ObservedPod, ObservedVolume};
 use crate::told::{hop_after, hop_before, hop_named, outcome_named, reason};
 
@@ -126,9 +127,24 @@ impl Walk<'_> {
         if last_good >= Some(self.proves) {
             return Account { trouble, ..Account::proven(last_good) };
         }
+        if canary.throttled.is_some() && self.was_proven(canary) {
+            return Account { trouble, ..Account::proven(Some(self.proves)) };
+        }
         let so_far = last_good.map_or("no hop", Hop::name);
         let missing = format!("its canary has come as far as `{so_far}` and says no more yet");
         Account { trouble, ..Account::unknown(NOT_PROVEN, missing, last_good) }
+    }
+
+    /// Whether the credential that this canary has loaded was proven, by a pod before this one.
+    fn was_proven(&self, canary: &CanaryFacts) -> bool {
+        let Some((loaded, known)) = canary.credential.as_ref().zip(self.previous) else {
+            return false;
+        };
+        let came_to = known.last_good_hop.as_deref().and_then(hop_named);
+        known.ready == TRUE
+            && came_to >= Some(self.proves)
+            && known.not_after.is_some()
+            && (known.not_before, known.not_after) == (loaded.not_before, loaded.not_after)
     }
 
     fn without_canary(

@@ -81,6 +81,39 @@ fn what_is_throttled_stays_as_it_was_and_says_why_nobody_asks() {
 }
 
 #[test]
+fn a_rollout_while_a_service_throttles_takes_back_nothing_of_the_same_credential() {
+    let throttled = || HopFailure { code: "TooManyRequests".to_owned(), ..HopFailure::default() };
+    let storm = || {
+        let mut world = World::good();
+        world.previous = Some(world.status());
+        let canary = world.canary_of(DISK);
+        canary.last_good_hop = Some("entra-token".to_owned());
+        canary.throttled = Some(throttled());
+        world
+    };
+    let mut world = storm();
+    let identity = world.identity(DISK);
+    assert_eq!((identity.ready.as_str(), identity.reason.as_str()), ("True", "TooManyRequests"));
+    assert_eq!(identity.last_good_hop.as_deref(), Some("granted"));
+    // It stands on what stood there, however often it is looked at.
+    world.previous = Some(world.status());
+    assert_eq!(world.identity(DISK), identity);
+
+    // Nothing is known of another credential; nor where nobody throttles, or nothing was proven.
+    let mut renewed = storm();
+    renewed.load(DISK, 1);
+    let mut silent = storm();
+    silent.canary_of(DISK).throttled = None;
+    let mut unproven = storm();
+    let all = &mut unproven.previous.as_mut().unwrap().identities;
+    let known = all.iter_mut().find(|it| it.component == DISK.name()).unwrap();
+    known.ready = "Unknown".to_owned();
+    for world in [renewed, silent, unproven] {
+        assert_eq!(world.identity(DISK).reason, "NotProven");
+    }
+}
+
+#[test]
 fn what_the_node_says_stands_beside_the_failure_of_the_canary() {
     let mut world = World::good();
     world.fail(DISK, Hop::EntraToken, "AADSTS700027");
