@@ -12,6 +12,8 @@ use std::time::Duration;
 use lanyard_desired::ObjectKey;
 use lanyard_desired::drift::ChangedObject;
 use lanyard_kubernetes::backoff;
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::key::ClusterKey;
 
@@ -139,8 +141,26 @@ impl Bout {
     }
 }
 
-/// The digest of a wish.
-pub(crate) fn digest(of: &impl Hash) -> u64 {
+/// The digest of what is to be told. Since when it is so depends on what was told before, and that
+/// is what somebody else writes.
+pub(crate) fn wish_of(told: &impl Serialize) -> u64 {
+    let mut told = serde_json::to_value(told).unwrap_or_default();
+    forget_since(&mut told);
+    digest(&told.to_string())
+}
+
+fn forget_since(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, _| !["since", "lastTransitionTime"].contains(&key.as_str()));
+            map.values_mut().for_each(forget_since);
+        }
+        Value::Array(all) => all.iter_mut().for_each(forget_since),
+        _ => {}
+    }
+}
+
+fn digest(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()
@@ -156,6 +176,7 @@ const CALM: Duration = Duration::from_mins(5);
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
 
@@ -224,6 +245,16 @@ mod tests {
         assert!(!due("a", Subject::Conditions, 2));
         assert!(!due("a", Subject::Finalizer, 1));
         assert!(!due("b", Subject::Conditions, 1));
+    }
+
+    #[test]
+    fn what_is_told_is_the_same_wish_whenever_it_became_so() {
+        let told = |reason: &str, since: &str| {
+            wish_of(&json!({"identities": [{"reason": reason, "since": since}],
+                "conditions": [{"reason": reason, "lastTransitionTime": since}]}))
+        };
+        assert_eq!(told("Good", "2026-01-01T00:00:00Z"), told("Good", "2026-01-01T00:00:09Z"));
+        assert_ne!(told("Good", "2026-01-01T00:00:00Z"), told("Bad", "2026-01-01T00:00:00Z"));
     }
 
     proptest! {

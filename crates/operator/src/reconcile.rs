@@ -51,10 +51,10 @@ pub(crate) async fn reconcile(
         }
         Judgement::Usable(usable) => {
             let made = make(context, &observed, usable, applier).await;
+            let left = left(context, &observed, made.as_ref().ok());
             let heard = match &made {
                 Ok(Made { lost: Some(problems), .. }) => Heard::of_unusable(problems),
-                Ok(made) => Heard { left: &made.left, ..Heard::of(usable) },
-                Err(_) => Heard::of(usable),
+                _ => Heard { left: &left, ..Heard::of(usable) },
             };
             // What was written is there, and is no news to the watch.
             let has_written = made.as_ref().is_ok_and(|made| made.has_written);
@@ -128,8 +128,7 @@ async fn make(
     let is_settled = !comparison.changes.iter().any(Change::is_write);
     let makes_owner = comparison.writes(&control_plane_key(&observed.key, &observed.namespace));
     let (applied, due) = comparison.apply(context, observed, applier).await;
-    let mut left = held_by_others(&applied.failures);
-    left.extend(contested(context, observed, &left));
+    let left = held_by_others(&applied.failures);
     let held = held.into_iter().chain(due).min();
     let has_written = !applied.written.is_empty();
     errors.extend(applied.failures.into_iter().map(|(_, error)| error));
@@ -145,12 +144,15 @@ async fn make(
     Ok(Made { left, error, has_written, held, is_first, awaits_rollout, lost: None })
 }
 
-/// What is contested, without what is told already.
-fn contested(context: &Context, observed: &Observed, told: &[ChangedObject]) -> Vec<ChangedObject> {
+/// What stays different, or does not stay as it is made, because of others.
+fn left(context: &Context, observed: &Observed, made: Option<&Made>) -> Vec<ChangedObject> {
+    let mut left = made.map(|made| made.left.clone()).unwrap_or_default();
     let now = context.api.clock().monotonic();
-    let mut contested = context.contests.lock().contested(&observed.key, now);
-    contested.retain(|it| told.iter().all(|told| told.object != it.object));
-    contested
+    let contested = context.contests.lock().contested(&observed.key, now).into_iter();
+    let is_told = |it: &ChangedObject| left.iter().any(|told| told.object == it.object);
+    let contested: Vec<_> = contested.filter(|it| !is_told(it)).collect();
+    left.extend(contested);
+    left
 }
 
 impl Made {

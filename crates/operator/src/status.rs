@@ -16,11 +16,10 @@ use lanyard_desired::{
     OwnedKind, Problem, Problems, ValidatedHostedCluster, Writer, lint_shared_credentials, validate,
 };
 use lanyard_kubernetes::ApiError;
-use serde::Serialize;
 use serde_json::json;
 
 use crate::apply::write;
-use crate::contest::{Subject, digest};
+use crate::contest::{Subject, wish_of};
 use crate::context::Context;
 use crate::error::WriteError;
 use crate::events;
@@ -170,10 +169,6 @@ pub(crate) async fn tell(
         context.wrote(key, Subject::Conditions, wish, || Subject::Conditions.told(key));
     }
     Ok(held.into_iter().chain(due).min())
-}
-
-fn wish_of(told: &impl Serialize) -> u64 {
-    digest(&serde_json::to_string(told).unwrap_or_default())
 }
 
 fn desired_observed<'a>(

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use lanyard_operator::Role;
 use serde_json::{Value, json};
 
 use crate::path::Verb;
 use crate::server::{Asked, Instead};
 use crate::stage::{
     CLASSES, CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, Stage, cluster, is_about, is_made,
-    is_write_about, meddle, name, room, vault,
+    is_told, is_write_about, meddle, name, room, vault,
 };
 
 const CLASS: &str = "managed-azure-disk-csi";
@@ -128,6 +129,31 @@ async fn who_takes_away_our_conditions_and_writes_the_status_all_the_time_stops_
     assert!(written <= 36, "{written} writes in ten minutes");
     assert!(drift(&stage, 0).contains("status.conditions"), "{}", drift(&stage, 0));
     stage.until("our conditions are back", 2 * MINUTE, || own() == all).await;
+}
+
+#[tokio::test]
+async fn who_writes_what_we_tell_all_the_time_is_told_of_in_either_role() {
+    for role in [Role::All, Role::IdentityOnly] {
+        let stage =
+            Stage::start(role, |server| (0..2).for_each(|it| server.put(CLUSTERS, cluster(it))));
+        let told = || (0..2).all(|number| is_told(&stage.server, number));
+        stage.until("they are told of", 30 * SECOND, told).await;
+        stage.pass(MINUTE).await;
+        stage.server.forget();
+        for _ in 0..600 {
+            stage.server.change((IDENTITIES, NAMESPACE, &name(0)), |it| {
+                it["status"]["identities"] = json!([]);
+            });
+            stage.pass(SECOND / 2).await;
+        }
+        let written = stage.server.count(is_write_about(0));
+        assert!((5..=24).contains(&written), "{written} writes in five minutes");
+        assert_eq!(stage.server.count(is_write_about(1)), 0);
+        stage.until("it is told again", 2 * MINUTE, told).await;
+        let drift = drift(&stage, 0);
+        assert!(drift.contains("HostedClusterIdentities"), "{drift}");
+        assert!(drift.contains("written again and again"), "{drift}");
+    }
 }
 
 #[tokio::test]
