@@ -7,11 +7,14 @@ mod faults;
 mod kept;
 mod namespaces;
 mod owners;
+mod relay;
 mod replicas;
 mod rights;
 mod router;
 mod running;
+mod storms;
 mod unlistable;
+mod watches;
 
 use libtest_mimic::Trial;
 
@@ -29,6 +32,8 @@ pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
         owners::trials,
         unlistable::trials,
         router::trials,
+        storms::trials,
+        watches::trials,
         faults::trials,
     ];
     subjects.iter().flat_map(|trials| trials(stage)).collect()

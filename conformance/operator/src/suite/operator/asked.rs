@@ -1,6 +1,7 @@
 //! What an operator asks of the API server, and its way there, which can be cut.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,14 +12,12 @@ use kube::Config;
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use lanyard_clock::SystemClock;
-use lanyard_cluster::SharedControlPlane;
 use lanyard_kubernetes::KubernetesApi;
 use libtest_mimic::Failed;
 use parking_lot::Mutex;
 use tower::{Layer, Service};
 
 use super::running::{PACE, pause};
-use crate::settings::OPERATOR;
 use crate::suite::chart::Use;
 
 /// What an operator asked, and whether its way to the API server is open.
@@ -66,8 +65,8 @@ impl Asked {
     }
 
     /// The API as the operator reaches it.
-    pub(super) async fn api(&self, plane: &SharedControlPlane) -> Result<KubernetesApi, Failed> {
-        let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(OPERATOR))?;
+    pub(super) async fn api(&self, kubeconfig: &Path) -> Result<KubernetesApi, Failed> {
+        let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
         let options = KubeConfigOptions::default();
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
         (config.proxy_url, config.default_retry) = (None, false);

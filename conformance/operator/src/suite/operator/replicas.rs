@@ -110,6 +110,6 @@ async fn fenced(world: World) -> Result<(), Failed> {
 }
 
 /// What an operator wrote, leases aside: it goes on to say that it is there.
-fn writes(running: &Running) -> Vec<String> {
+pub(super) fn writes(running: &Running) -> Vec<String> {
     running.written("/").into_iter().filter(|line| !line.contains("/leases")).collect()
 }

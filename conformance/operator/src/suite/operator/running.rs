@@ -7,15 +7,17 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use lanyard_clock::{Clock, SystemClock};
+use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
 use lanyard_operator::rights::{Right, cluster_rights, namespace_rights};
 use lanyard_operator::{LeaseSettings, Operator, OperatorSettings};
-use lanyard_telemetry::Readiness;
+use lanyard_telemetry::{MetricsPage, Readiness};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::asked::Asked;
+use super::relay::Relay;
 use crate::settings::OPERATOR;
 use crate::suite::world::{Kind, World};
 
@@ -24,6 +26,17 @@ pub(super) struct Running {
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
     asked: Asked,
+    page: MetricsPage,
+}
+
+/// How an operator reaches the API server.
+enum Way<'a> {
+    /// Nothing is between them.
+    Straight,
+    /// Over a relay.
+    Over(&'a Relay),
+    /// Over a relay, with the connections of the binary.
+    AsBinary(&'a Relay),
 }
 
 impl Running {
@@ -35,22 +48,65 @@ impl Running {
         Self::start_with(world, change, async || Ok(())).await
     }
 
+    /// The same over a relay.
+    pub(super) async fn start_by(
+        world: &World,
+        relay: &Relay,
+        change: impl FnOnce(&mut OperatorSettings),
+    ) -> Result<Self, Failed> {
+        Self::begin(world, change, async || Ok(()), Way::Over(relay)).await
+    }
+
+    /// The same with the connections that the binary has: what is asked is counted by metrics alone.
+    pub(super) async fn start_over(
+        world: &World,
+        relay: &Relay,
+        change: impl FnOnce(&mut OperatorSettings),
+    ) -> Result<Self, Failed> {
+        Self::begin(world, change, async || Ok(()), Way::AsBinary(relay)).await
+    }
+
     /// The same, and something is done between the grant of the rights and the start.
     pub(super) async fn start_with(
         world: &World,
         change: impl FnOnce(&mut OperatorSettings),
         between: impl AsyncFnOnce() -> Result<(), Failed>,
     ) -> Result<Self, Failed> {
+        Self::begin(world, change, between, Way::Straight).await
+    }
+
+    async fn begin(
+        world: &World,
+        change: impl FnOnce(&mut OperatorSettings),
+        between: impl AsyncFnOnce() -> Result<(), Failed>,
+        way: Way<'_>,
+    ) -> Result<Self, Failed> {
         let mut settings = OperatorSettings { workers: 4, ..OperatorSettings::default() };
         change(&mut settings);
         grant(&world.client, &world.namespace, settings.role).await?;
         between().await?;
         let asked = Asked::default();
-        let api = asked.api(&world.plane).await?;
+        let api = match way {
+            Way::Straight => asked.api(&world.plane.kubeconfig(OPERATOR)).await?,
+            Way::Over(relay) => asked.api(&relay.kubeconfig(&world.plane)?).await?,
+            Way::AsBinary(relay) => {
+                let access = ApiAccess::Kubeconfig(relay.kubeconfig(&world.plane)?);
+                let agent = UserAgent::from_static("lanyard-operator/trial");
+                KubernetesApi::connect(&access, agent, SystemClock::shared()).await?
+            }
+        };
         let (stop, stopped) = oneshot::channel::<()>();
         let operator = Operator::new(api, settings, &Readiness::default());
+        let page = MetricsPage::build(|registry| operator.register(registry));
         let task = tokio::spawn(operator.run(async move { drop(stopped.await) }));
-        Ok(Self { stop: Some(stop), task, asked })
+        Ok(Self { stop: Some(stop), task, asked, page })
+    }
+
+    /// The lines of some metrics.
+    pub(super) fn lines(&self, metrics: &str) -> String {
+        let page = self.page.render();
+        let lines = page.lines().filter(|line| line.starts_with(metrics));
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// What was written about something whose path contains this.
@@ -343,11 +399,20 @@ pub(super) async fn eventually(
     what: &str,
     is_so: impl AsyncFn() -> Result<bool, Failed>,
 ) -> Result<(), Failed> {
+    eventually_within(PATIENCE, what, is_so).await
+}
+
+/// The same for what may take its time.
+pub(super) async fn eventually_within(
+    patience: Duration,
+    what: &str,
+    is_so: impl AsyncFn() -> Result<bool, Failed>,
+) -> Result<(), Failed> {
     let clock = SystemClock::new();
     let began = clock.monotonic();
     while !is_so().await? {
-        if clock.monotonic().saturating_sub(began) > PATIENCE {
-            return Err(format!("after {} s: not so: {what}", PATIENCE.as_secs()).into());
+        if clock.monotonic().saturating_sub(began) > patience {
+            return Err(format!("after {} s: not so: {what}", patience.as_secs()).into());
         }
         pause(PACE).await;
     }
