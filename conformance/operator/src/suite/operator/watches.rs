@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use http::Request;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
 use lanyard_clock::{Clock, SystemClock};
+use lanyard_cluster::StoreAccess;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use super::relay::Relay;
 use super::running::{Running, classes, config_maps, eventually_within, pause};
@@ -110,28 +112,31 @@ async fn too_old(world: World) -> Result<(), Failed> {
 
 /// Forgets every version of the store but the last.
 async fn compact(world: &World) -> Result<(), Failed> {
-    let key = json!({"key": "AA=="});
-    let header = ask_store(world, "/v3/kv/range", &key).await?;
-    let revision = &header["header"]["revision"];
-    let body = json!({"revision": revision, "physical": true});
-    let answer = ask_store(world, "/v3/kv/compaction", &body).await?;
+    let store = store(&world.plane.store()).await?;
+    let ask = async |path: &str, body: Value| {
+        let request = Request::post(path).body(body.to_string().into_bytes())?;
+        Ok::<_, Failed>(store.request::<Value>(request).await?)
+    };
+    let now = ask("/v3/kv/range", json!({"key": "AA=="})).await?;
+    let revision = &now["header"]["revision"];
+    let answer = ask("/v3/kv/compaction", json!({"revision": revision, "physical": true})).await?;
     expect_same("the store compacts", answer["header"].is_object(), true)
 }
 
-async fn ask_store(world: &World, path: &str, body: &Value) -> Result<Value, Failed> {
-    let host = world.plane.store_url().trim_start_matches("http://");
-    let body = body.to_string();
-    let mut stream = TcpStream::connect(host).await?;
-    let length = body.len();
-    let request = format!(
-        "POST {path} HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\n\r\n{body}"
-    );
-    stream.write_all(request.as_bytes()).await?;
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).await?;
-    let (_, content) = reply.split_once("\r\n\r\n").unwrap_or_default();
-    Ok(serde_json::from_str(content)?)
+/// The store by its own interface, which signs in as the API server does.
+async fn store(access: &StoreAccess) -> Result<Client, Failed> {
+    let user = json!({"client-certificate": access.certificate, "client-key": access.key});
+    let cluster = json!({"server": access.url, "certificate-authority": access.authority});
+    let kubeconfig: Kubeconfig = serde_json::from_value(json!({
+        "clusters": [{"name": "store", "cluster": cluster}],
+        "users": [{"name": "store", "user": user}],
+        "contexts": [{"name": "store", "context": {"cluster": "store", "user": "store"}}],
+        "current-context": "store",
+    }))?;
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    config.proxy_url = None;
+    Ok(Client::try_from(config)?)
 }
 
 /// What is noticed by a watch that goes on.
