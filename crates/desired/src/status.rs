@@ -35,6 +35,7 @@
 
 mod account;
 mod conditions;
+mod credential;
 mod identity;
 mod observed;
 #[cfg(test)]

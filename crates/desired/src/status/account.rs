@@ -1,12 +1,13 @@
 //! What one pod accounts for: how far the identity of a component came in it.
 
 use jiff::Timestamp;
-use lanyard_api::canary_facts::{HopFailure, LoadedCredential};
+use lanyard_api::canary_facts::HopFailure;
 use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use lanyard_api::{CanaryFacts, ObjectFacts, VolumeFacts};
 use lanyard_vocabulary::{Component, Consumer, Healing, Hop};
 
 use super::TRUE;
+use super::credential::Credential;
 use super::observed::{Facts, ObservedPod, ObservedVolume};
 use crate::told::{hop_after, hop_before, hop_named, outcome_named, reason};
 
@@ -49,18 +50,6 @@ pub(super) struct Trouble {
     pub(super) hint: String,
     /// Since when.
     pub(super) since: Option<Timestamp>,
-}
-
-/// The credential of one pod: the version that is mounted, and the stamps of what is loaded, or
-/// else of what is mounted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Credential {
-    pub(super) version: Option<String>,
-    pub(super) client_id: Option<String>,
-    pub(super) not_before: Option<Timestamp>,
-    pub(super) not_after: Option<Timestamp>,
-    pub(super) renew_after: Option<Timestamp>,
-    pub(super) cannot_renew_after: Option<Timestamp>,
 }
 
 /// What an account is made from.
@@ -364,38 +353,6 @@ fn expired(mount: Option<MountTrouble>, (end, beside): (Timestamp, BesideEnded))
         since: Some(end),
     };
     Account::broken(Some(Hop::File), trouble)
-}
-
-impl Credential {
-    fn loaded(loaded: &LoadedCredential) -> Self {
-        let LoadedCredential {
-            client_id,
-            not_before,
-            not_after,
-            renew_after,
-            cannot_renew_after,
-            ..
-        } = loaded.clone();
-        let client_id = Some(client_id).filter(|id| !id.is_empty());
-        Self { version: None, client_id, not_before, not_after, renew_after, cannot_renew_after }
-    }
-
-    fn mounted(object: ObjectFacts) -> Self {
-        let ObjectFacts { not_before, not_after, renew_after, .. } = object;
-        Self { not_before, not_after, renew_after, ..Self::default() }
-    }
-
-    /// The order of age. One of which more is known goes before one of which less is, so that a
-    /// silent node hides no end; and no two that differ are equal.
-    pub(super) fn age(&self) -> impl Ord + '_ {
-        let Self { version, client_id, not_before, not_after, renew_after, cannot_renew_after } =
-            self;
-        (
-            (not_after.is_none(), not_before.is_none(), not_before, not_after),
-            (renew_after.is_none(), renew_after, cannot_renew_after.is_none(), cannot_renew_after),
-            (version.is_none(), version, client_id.is_none(), client_id),
-        )
-    }
 }
 
 impl Account {

@@ -7,7 +7,8 @@ use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use lanyard_api::whole_second;
 use lanyard_vocabulary::{ClientId, Component, Consumer, Hop, OutcomeCode};
 
-use super::account::{Account, Credential, NOT_REPORTED, Standing, Trouble, Walk};
+use super::account::{Account, NOT_REPORTED, Standing, Trouble, Walk};
+use super::credential::Credential;
 use super::observed::{ClusterState, Observed, ObservedPod, ObservedVolume};
 use super::{AS_EXPECTED, FALSE, MOST_TEXT, TRUE, UNKNOWN};
 use crate::told::{hop_named, one_line};

@@ -22,6 +22,7 @@ use crate::workload::CanaryCalls;
 mod conditions;
 mod identity;
 mod properties;
+mod throttled;
 mod transitions;
 
 const LOADED: &str = "5d0c7a1e-94b3-4f26-8e70-1c2b3a4d5e6f";
@@ -274,6 +275,11 @@ fn canary(component: Component) -> CanaryFacts {
 
 fn bytes(status: &IdentitiesStatus) -> String {
     serde_json::to_string(status).unwrap()
+}
+
+/// What a condition says.
+fn triple(status: &str, reason: &str, message: &str) -> (String, String, String) {
+    (status.to_owned(), reason.to_owned(), message.to_owned())
 }
 
 fn said(identity: &IdentityStatus) -> (&str, &str, Option<&str>, Option<&str>) {

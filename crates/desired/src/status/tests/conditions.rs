@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn triple(status: &str, reason: &str, message: &str) -> (String, String, String) {
-    (status.to_owned(), reason.to_owned(), message.to_owned())
-}
-
 #[test]
 fn what_the_schema_takes_and_lints_name_is_told_once_in_a_condition_of_its_own() {
     let mut world = World::good();
@@ -81,26 +77,6 @@ fn a_message_names_every_broken_identity_however_long_their_texts_are() {
     }
 }
 
-#[test]
-fn a_probe_that_is_throttled_says_what_it_found_before_and_that_nobody_looks() {
-    let mut world = World::good();
-    let told = |reason: &str| ProbeFacts {
-        name: ProbeFacts::NETWORK.to_owned(),
-        good: true,
-        reason: reason.to_owned(),
-        message: "all are in westeurope".to_owned(),
-        hint: String::new(),
-        since: noon(),
-    };
-    world.canary_of(Component::ControlPlaneOperator).probes = vec![told("AsExpected")];
-    let before = world.status();
-    assert_eq!(world.condition(VALID_NETWORK), triple("True", "AsExpected", "All is well"));
-    world.canary_of(Component::ControlPlaneOperator).probes = vec![told("TooManyRequests")];
-    let said = triple("True", "TooManyRequests", "all are in westeurope");
-    assert_eq!(world.condition(VALID_NETWORK), said);
-    assert_eq!(transitions(Some(&before), &world.status()), []);
-}
-
 fn kms_world(changes: &[(&str, Value)]) -> World {
     let changes: Vec<_> =
         changes.iter().map(|(field, value)| ((*field).to_owned(), value.clone())).collect();
@@ -160,24 +136,6 @@ fn of_two_probes_of_the_key_the_bad_one_speaks() {
             (status, message),
             ("False".to_owned(), format!("{bad} tells of encryption; next: do this"))
         );
-    }
-}
-
-#[test]
-fn of_two_probes_of_the_key_one_that_may_ask_speaks_before_one_that_is_throttled() {
-    for (throttled, other) in [
-        (Component::Kms, Component::ControlPlaneOperator),
-        (Component::ControlPlaneOperator, Component::Kms),
-    ] {
-        let mut world = World::good();
-        world.probe(throttled, ProbeFacts::ENCRYPTION, true, "TooManyRequests");
-        let message = format!("{throttled} tells of encryption");
-        let told = triple("True", "TooManyRequests", &message);
-        assert_eq!(world.condition(VALID_KMS_CONFIG), told);
-        world.probe(other, ProbeFacts::ENCRYPTION, true, "AsExpected");
-        assert_eq!(world.condition(VALID_KMS_CONFIG), triple("True", "AsExpected", "All is well"));
-        world.probe(other, ProbeFacts::ENCRYPTION, false, "AzureError");
-        assert_eq!(world.condition(VALID_KMS_CONFIG).0, "False");
     }
 }
 

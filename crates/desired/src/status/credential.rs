@@ -1,0 +1,51 @@
+//! What is known about the credential of one pod.
+
+use jiff::Timestamp;
+use lanyard_api::ObjectFacts;
+use lanyard_api::canary_facts::LoadedCredential;
+
+/// The credential of one pod: the version that is mounted, and the stamps of what is loaded, or
+/// else of what is mounted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Credential {
+    pub(super) version: Option<String>,
+    pub(super) client_id: Option<String>,
+    pub(super) not_before: Option<Timestamp>,
+    pub(super) not_after: Option<Timestamp>,
+    pub(super) renew_after: Option<Timestamp>,
+    pub(super) cannot_renew_after: Option<Timestamp>,
+}
+
+impl Credential {
+    /// What a process has loaded.
+    pub(super) fn loaded(loaded: &LoadedCredential) -> Self {
+        let LoadedCredential {
+            client_id,
+            not_before,
+            not_after,
+            renew_after,
+            cannot_renew_after,
+            ..
+        } = loaded.clone();
+        let client_id = Some(client_id).filter(|id| !id.is_empty());
+        Self { version: None, client_id, not_before, not_after, renew_after, cannot_renew_after }
+    }
+
+    /// What a node has mounted, but for its version.
+    pub(super) fn mounted(object: ObjectFacts) -> Self {
+        let ObjectFacts { not_before, not_after, renew_after, .. } = object;
+        Self { not_before, not_after, renew_after, ..Self::default() }
+    }
+
+    /// The order of age. One of which more is known goes before one of which less is, so that a
+    /// silent node hides no end; and no two that differ are equal.
+    pub(super) fn age(&self) -> impl Ord + '_ {
+        let Self { version, client_id, not_before, not_after, renew_after, cannot_renew_after } =
+            self;
+        (
+            (not_after.is_none(), not_before.is_none(), not_before, not_after),
+            (renew_after.is_none(), renew_after, cannot_renew_after.is_none(), cannot_renew_after),
+            (version.is_none(), version, client_id.is_none(), client_id),
+        )
+    }
+}
