@@ -1,7 +1,9 @@
 //! How the Kubernetes API is reached.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -64,11 +66,12 @@ pub struct PersonalAccess {
 }
 
 impl PersonalAccess {
-    /// A client, and the namespace of the context.
-    pub(crate) async fn client(
-        &self,
-        user_agent: UserAgent,
-    ) -> Result<(Client, String), AccessError> {
+    /// Reads the files. What they say later changes nothing for those that connect by the answer.
+    ///
+    /// # Errors
+    ///
+    /// Where the files name no server.
+    pub async fn resolve(&self) -> Result<PersonalServer, AccessError> {
         let mut merged: Option<Kubeconfig> = None;
         let mut read_from = self.files.first();
         for path in self.files.iter().filter(|path| path.exists()) {
@@ -84,15 +87,75 @@ impl PersonalAccess {
         let (Some(kubeconfig), Some(path)) = (merged, read_from) else {
             return Err(AccessError::NoKubeconfig { paths: self.files.clone() });
         };
+        let proxy = proxy_of(&kubeconfig, self.context.as_deref()).map(str::to_owned);
         let options =
             KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
         let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
         let mut config = config.map_err(refused(path))?;
+        // As kubectl does: the file's proxy is for this server, whatever `NO_PROXY` says, and the
+        // environment's knows no server on loopback.
+        if let Some(proxy) = proxy {
+            config.proxy_url = proxy.parse().ok();
+        } else if config.cluster_url.host().is_some_and(is_loopback) {
+            config.proxy_url = None;
+        }
+        // Calls have their own deadlines and their own retries, and a watch is silent for minutes.
+        config.read_timeout = None;
+        Ok(PersonalServer { config: Arc::new(config) })
+    }
+}
+
+/// The server of a person's files, and how it is asked there. Only the server stays as it was read:
+/// tokens, certificates and credential plugins are renewed as the files say.
+#[derive(Clone)]
+pub struct PersonalServer {
+    config: Arc<Config>,
+}
+
+impl PersonalServer {
+    /// Where it answers, without a slash at the end.
+    pub fn url(&self) -> String {
+        self.config.cluster_url.to_string().trim_end_matches('/').to_owned()
+    }
+
+    /// The proxy on the way there: scheme, host and port, without what it is told about the person.
+    pub fn proxy(&self) -> Option<String> {
+        let proxy = self.config.proxy_url.as_ref()?;
+        let authority = proxy.authority().map_or("", |authority| authority.as_str());
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        Some(format!("{}://{host}", proxy.scheme_str().unwrap_or("http")))
+    }
+
+    /// Whether it is this machine for sure: named by an address of the loopback or as `localhost`,
+    /// and asked without a proxy, for which these names mean another machine. Other names are not
+    /// looked up: what they mean may change.
+    pub fn is_on_this_machine(&self) -> bool {
+        self.config.proxy_url.is_none() && self.config.cluster_url.host().is_some_and(is_loopback)
+    }
+
+    /// The namespace of the context.
+    pub fn namespace(&self) -> &str {
+        &self.config.default_namespace
+    }
+
+    /// The connections. Nothing is asked yet.
+    pub(crate) fn connections(&self, user_agent: UserAgent) -> Result<Connections, AccessError> {
+        let mut config = Config::clone(&self.config);
         config.headers.push((http::header::USER_AGENT, user_agent));
-        let namespace = config.default_namespace.clone();
+        if config.proxy_url.is_none() {
+            return Connections::of(&config);
+        }
+        config.default_retry = false;
         let client = Client::try_from(config)
             .map_err(|source| AccessError::Client { source: Box::new(source) })?;
-        Ok((client, namespace))
+        Ok(Connections::shared(client))
+    }
+}
+
+impl fmt::Debug for PersonalServer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut told = formatter.debug_struct("PersonalServer");
+        told.field("url", &self.url()).field("proxy", &self.proxy()).finish_non_exhaustive()
     }
 }
 
@@ -186,6 +249,21 @@ async fn of_kubeconfig(path: &Path) -> Result<Config, AccessError> {
     Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(refused(path))
 }
 
+/// The proxy that the file itself names.
+fn proxy_of<'a>(kubeconfig: &'a Kubeconfig, context: Option<&str>) -> Option<&'a str> {
+    let context = context.or(kubeconfig.current_context.as_deref());
+    let context = kubeconfig.contexts.iter().find(|it| Some(&*it.name) == context)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    let cluster = kubeconfig.clusters.iter().find(|it| it.name == *cluster)?;
+    let proxy = cluster.cluster.as_ref()?.proxy_url.as_deref();
+    proxy.filter(|proxy| !proxy.is_empty())
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 fn refused(path: &Path) -> impl FnOnce(KubeconfigError) -> AccessError {
     |source| AccessError::Kubeconfig { path: path.to_owned(), source: Box::new(source) }
 }
@@ -203,68 +281,4 @@ fn address_of(host: &str, port: u16) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const AGENT: UserAgent = UserAgent::from_static("lanyard-test/1.0");
-
-    #[test]
-    fn addresses_of_every_family_become_urls() {
-        assert_eq!(address_of("10.0.0.1", 443), "https://10.0.0.1:443");
-        assert_eq!(address_of("fd00::1", 6443), "https://[fd00::1]:6443");
-        assert_eq!(address_of("api.example", 443), "https://api.example:443");
-    }
-
-    #[tokio::test]
-    async fn a_pod_without_a_service_account_is_told_so() {
-        let directory = tempfile::tempdir().unwrap();
-        let access = ApiAccess::InCluster {
-            host: "10.0.0.1".to_owned(),
-            port: 443,
-            service_account: directory.path().to_owned(),
-        };
-        let error = access.connections(AGENT).await.err().unwrap();
-        assert!(matches!(error, AccessError::NoServiceAccount { .. }), "{error}");
-        assert!(error.hint().contains("--kubeconfig"));
-    }
-
-    const KUBECONFIG: &str = r#"
-current-context: here
-contexts: [{name: here, context: {cluster: c, user: u, namespace: clusters}}, {name: there, context: {cluster: c, user: u}}]
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1", insecure-skip-tls-verify: true}}]
-"#;
-    const USERS: &str = r#"users: [{name: u, user: {token: "t"}}]"#;
-
-    #[tokio::test]
-    async fn a_persons_files_are_merged_and_the_context_says_the_namespace() {
-        let directory = tempfile::tempdir().unwrap();
-        let files = ["absent", "contexts", "users"].map(|name| directory.path().join(name));
-        std::fs::write(&files[1], KUBECONFIG).unwrap();
-        std::fs::write(&files[2], USERS).unwrap();
-        let namespace_of = async |context: Option<&str>| {
-            let context = context.map(str::to_owned);
-            let access = PersonalAccess { files: files.to_vec(), context };
-            access.client(UserAgent::from_static("test/1")).await.map(|(_, namespace)| namespace)
-        };
-        assert_eq!(namespace_of(None).await.unwrap(), "clusters");
-        assert_eq!(namespace_of(Some("there")).await.unwrap(), "default");
-        let error = namespace_of(Some("nowhere")).await.unwrap_err();
-        assert!(matches!(error, AccessError::Kubeconfig { .. }), "{error}");
-    }
-
-    #[tokio::test]
-    async fn a_person_without_any_file_is_told_where_they_were_looked_for() {
-        let files = vec![PathBuf::from("/nonexistent/a"), PathBuf::from("/nonexistent/b")];
-        let access = PersonalAccess { files, context: None };
-        let error = access.client(UserAgent::from_static("test/1")).await.err().unwrap();
-        let told = "there is no kubeconfig file: /nonexistent/a, /nonexistent/b";
-        assert_eq!(error.to_string(), told);
-    }
-
-    #[tokio::test]
-    async fn a_kubeconfig_that_is_not_there_is_named() {
-        let path = PathBuf::from("/nonexistent/kubeconfig");
-        let error = ApiAccess::Kubeconfig(path).connections(AGENT).await.err().unwrap();
-        assert_eq!(error.to_string(), "could not use the kubeconfig file /nonexistent/kubeconfig");
-    }
-}
+mod tests;

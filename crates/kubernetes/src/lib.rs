@@ -26,6 +26,6 @@ mod connections;
 /// Who asks, as the API server's logs tell it: `<program>/<version>`.
 pub use http::HeaderValue as UserAgent;
 
-pub use access::{AccessError, ApiAccess, PersonalAccess};
+pub use access::{AccessError, ApiAccess, PersonalAccess, PersonalServer};
 pub use call::{ApiError, FieldConflict, KubernetesApi, Patience, backoff};
 pub use connections::WatchConnection;

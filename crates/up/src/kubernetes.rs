@@ -10,14 +10,18 @@
 //!
 //! Every row of the report is what these tell on the API server ([`told`]); only the refused call
 //! is made here. What this makes on the server carries a label of this run ([`site`]), and by that
-//! label alone it is taken away again.
+//! label alone it is taken away again, unless others have put something into it ([`others`]).
 
 mod api_server;
 mod board;
 mod container;
 mod directory;
 mod error;
+mod leaving;
+mod ledger;
 mod node_plugin;
+mod operated;
+mod others;
 mod pods;
 mod road;
 mod rotation;

@@ -12,6 +12,7 @@
 //! A rule found here has lost its home.
 
 mod azure_end;
+mod closed;
 mod control;
 mod hops;
 mod kubernetes;
@@ -26,6 +27,7 @@ mod time;
 mod walk;
 mod world;
 
+pub use closed::Closed;
 pub use kubernetes::{
     KubernetesOptions, KubernetesRoad, KubernetesRoadError, Launch, LaunchError, ProgramPlaces,
     ReadCanary, ServerChoice,

@@ -25,7 +25,7 @@ impl Readers {
     }
 }
 
-/// The running threads.
+/// The running threads. They end with this.
 #[derive(Debug)]
 pub(crate) struct ReaderLoop {
     stop: Arc<AtomicBool>,
@@ -46,10 +46,14 @@ impl ReaderLoop {
         Self { stop, threads }
     }
 
-    pub(crate) fn finish(self) -> Readers {
+    pub(crate) fn finish(mut self) -> Readers {
+        self.end()
+    }
+
+    fn end(&mut self) -> Readers {
         self.stop.store(true, Ordering::Relaxed);
         let mut total = Readers { threads: self.threads.len(), ..Readers::default() };
-        for thread in self.threads {
+        for thread in self.threads.drain(..) {
             // A thread that panicked saw something that no reader should see.
             let seen = thread.join().unwrap_or(Readers { torn: 1, ..Readers::default() });
             total.reads += seen.reads;
@@ -57,6 +61,13 @@ impl ReaderLoop {
             total.missing += seen.missing;
         }
         total
+    }
+}
+
+impl Drop for ReaderLoop {
+    fn drop(&mut self) {
+        // A rotation that is broken off leaves nobody who reads on.
+        self.end();
     }
 }
 
@@ -116,5 +127,16 @@ mod tests {
         let readers = ReaderLoop::start(&[file]).finish();
         assert_eq!(readers.threads, ReaderLoop::THREADS);
         assert_eq!(readers.missing, readers.reads);
+    }
+
+    #[test]
+    fn a_loop_that_is_dropped_leaves_no_thread() {
+        let directory = tempfile::tempdir().unwrap();
+        let readers = ReaderLoop::start(&[directory.path().join("credential")]);
+        let stop = Arc::clone(&readers.stop);
+        drop(readers);
+        // The threads held the others.
+        assert_eq!(Arc::strong_count(&stop), 1);
+        assert!(stop.load(Ordering::Relaxed));
     }
 }

@@ -1,6 +1,7 @@
 //! What all components share: the local Azure, the rendered objects, the vault reader, the
 //! transport, the directory.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
@@ -69,8 +70,8 @@ impl RoadError {
     }
 
     /// What to do next.
-    pub fn hint(&self) -> &'static str {
-        match self {
+    pub fn hint(&self) -> Cow<'static, str> {
+        let fixed = match self {
             Self::Cloud(_) => "set spec.platform.azure.cloud to a cloud with known endpoints",
             // Whoever wants to share a local Azure serves one; a road is for one machine.
             Self::Azure(StartError::Remote { .. }) => {
@@ -82,9 +83,10 @@ impl RoadError {
             Self::Control(_) | Self::Reader(_) | Self::Vault(_) => {
                 "run again with --log debug and report what it says"
             }
-            Self::Kubernetes(error) => error.hint(),
+            Self::Kubernetes(error) => return error.hint(),
             Self::Volume(_) | Self::Clear(_) => "unmount it by hand: umount <directory>",
-        }
+        };
+        fixed.into()
     }
 }
 

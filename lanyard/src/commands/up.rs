@@ -6,11 +6,13 @@ mod way;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use lanyard_api::HostedCluster;
 use lanyard_clock::SystemClock;
 use lanyard_up::{
-    Break, KubernetesOptions, KubernetesRoad, Options, Road, RoadError, ServerChoice,
+    Break, Closed, KubernetesOptions, KubernetesRoad, Options, Road, RoadError, ServerChoice,
 };
 use lanyard_vocabulary::ClientId;
+use tokio::sync::watch;
 
 use self::way::Way;
 use super::azure::{Exports, TrustFiles};
@@ -101,18 +103,11 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
         vault_reader: args.vault_reader,
     };
     let mut signals = Signals::listen()?;
-    let clock = SystemClock::shared();
-    let opened = match args.kubernetes.server(&environment) {
-        None => Road::open(options, clock).await.map(|road| Way::Memory(Box::new(road))),
-        Some(server) => {
-            let kubernetes = KubernetesOptions {
-                server,
-                hosted_cluster: wire,
-                read_canary: canary::read_launch,
-            };
-            let opened = KubernetesRoad::open(options, kubernetes, clock).await;
-            opened.map(|road| Way::Kubernetes(Box::new(road)))
-        }
+    let server = args.kubernetes.server(&environment);
+    // Until a road is open, whatever holds anything lets go of it by itself.
+    let opened = tokio::select! {
+        opened = open(options, server, wire) => opened,
+        _ = signals.end() => return Ok(Exit::Failed),
     };
     let mut way = opened.map_err(explain)?;
     // Whatever ends the walk, what it made is taken away: a mount outlives the process.
@@ -125,11 +120,62 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
         Some(Err(error)) => Err(explain(error)),
         None => Ok(Exit::Failed),
     };
-    let closed = way.close().await.map_err(|error| {
+    let closed = close(way, &mut signals).await;
+    let (notes, result) = conclude(result, closed);
+    for note in notes {
+        output::note(&note);
+    }
+    result
+}
+
+async fn open(
+    options: Options,
+    server: Option<ServerChoice>,
+    hosted_cluster: HostedCluster,
+) -> Result<Way, RoadError> {
+    let clock = SystemClock::shared();
+    let Some(server) = server else {
+        return Ok(Way::Memory(Box::new(Road::open(options, clock).await?)));
+    };
+    let read_canary = canary::read_launch;
+    let kubernetes = KubernetesOptions { server, hosted_cluster, read_canary };
+    let road = KubernetesRoad::open(options, kubernetes, clock).await?;
+    Ok(Way::Kubernetes(Box::new(road)))
+}
+
+/// Takes everything away. The person may wish an end of that, too: people who cannot kill a program
+/// gently kill it, and then its mounts stay.
+async fn close(way: Way, signals: &mut Signals) -> Closed {
+    if let Some((server, made)) = way.made_there() {
+        let made = made.join(", ");
+        output::note(&format!(
+            "Taking away what was made on {server}; Ctrl-C leaves it there: {made}."
+        ));
+    }
+    let hurry = watch::Sender::new(false);
+    let mut closing = std::pin::pin!(way.close(hurry.subscribe()));
+    loop {
+        tokio::select! {
+            closed = &mut closing => return closed,
+            _ = signals.end() => {
+                if !hurry.send_replace(true) {
+                    output::note("Unmounting and ending; nothing else is waited for.");
+                }
+            }
+        }
+    }
+}
+
+/// What the person is told, beside the result. What went wrong first is what they have to know first,
+/// and nothing of the rest is lost.
+fn conclude(result: CommandResult, closed: Closed) -> (Vec<String>, CommandResult) {
+    let mut notes = closed.stays;
+    let mut left = closed.left.into_iter().map(|error| {
         CommandError::unavailable("something was left behind").because(&error).hint(error.hint())
     });
-    // What went wrong first is what the person has to know first.
-    result.and_then(|exit| closed.map(|()| exit))
+    let result = result.and_then(|exit| left.next().map_or(Ok(exit), Err));
+    notes.extend(left.map(|error| error.to_string()));
+    (notes, result)
 }
 
 async fn travel(way: &mut Way, rotate: bool) -> Result<(), RoadError> {
@@ -205,4 +251,46 @@ fn explain(error: RoadError) -> CommandError {
         CommandError::unavailable(message)
     };
     refused.because(&error).hint(error.hint())
+}
+
+#[cfg(test)]
+mod tests {
+    use lanyard_up::KubernetesRoadError;
+
+    use super::*;
+
+    fn left(what: &str) -> RoadError {
+        RoadError::from(KubernetesRoadError::Left {
+            server: "https://127.0.0.1:6443".to_owned(),
+            left: vec![what.to_owned()],
+            removal: vec![format!("kubectl delete {what}")],
+            source: None,
+        })
+    }
+
+    #[test]
+    fn what_was_left_behind_is_told_whatever_went_wrong_before() {
+        let closed = || Closed {
+            stays: vec!["a namespace stays".to_owned()],
+            left: vec![left("a node"), left("a volume")],
+        };
+        let (notes, result) = conclude(Ok(Exit::Good), closed());
+        let told = result.unwrap_err().to_string();
+        assert!(told.contains("there may still be: a node"), "{told}");
+        assert!(told.contains("kubectl delete a node"), "{told}");
+        assert_eq!((notes.len(), notes[0].as_str()), (2, "a namespace stays"));
+        assert!(notes[1].contains("a volume"), "{notes:?}");
+
+        let first = CommandError::unavailable("the walk failed");
+        let (notes, result) = conclude(Err(first), closed());
+        assert_eq!(result.unwrap_err().to_string(), "error: the walk failed");
+        assert_eq!(notes.len(), 3);
+        for what in ["a node", "a volume"] {
+            let told = format!("kubectl delete {what}");
+            assert!(notes.iter().any(|note| note.contains(&told)), "{notes:?}");
+        }
+
+        let (notes, result) = conclude(Ok(Exit::Failed), Closed::default());
+        assert_eq!((notes.len(), result.unwrap()), (0, Exit::Failed));
+    }
 }

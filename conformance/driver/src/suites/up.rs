@@ -1,6 +1,7 @@
 //! `lanyard up` by way of a real kube-apiserver: of its own, and of a kubeconfig, with the real
 //! controllers of Kubernetes behind it. Whatever happens, nothing may be left.
 
+mod beside;
 mod given;
 mod guarded;
 mod own;
@@ -33,6 +34,7 @@ pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
     let mut trials = own::trials(&stage);
     trials.extend(guarded::trials(&stage));
     trials.extend(given::trials(&stage));
+    trials.extend(beside::trials(&stage));
     trials
 }
 

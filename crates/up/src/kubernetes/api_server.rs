@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use lanyard_apiserver::{ControlPlane, ControlPlaneOptions, Programs};
 use lanyard_clock::SharedClock;
-use lanyard_kubernetes::{ApiAccess, KubernetesApi, Patience, UserAgent};
+use lanyard_kubernetes::{
+    ApiAccess, KubernetesApi, Patience, PersonalAccess, PersonalServer, UserAgent,
+};
 
 use super::ServerChoice;
 use super::error::KubernetesRoadError;
@@ -16,9 +16,18 @@ use super::error::KubernetesRoadError;
 pub(super) struct ApiServer {
     /// Ends with this.
     own: Option<ControlPlane>,
+    access: Access,
     kubeconfig: PathBuf,
     url: String,
     version: String,
+}
+
+/// How the parts reach it.
+#[derive(Debug)]
+enum Access {
+    Own(ApiAccess),
+    /// As the person does, and as it was checked: what becomes of the file meanwhile counts no more.
+    Given(PersonalServer),
 }
 
 impl ApiServer {
@@ -30,13 +39,14 @@ impl ApiServer {
         match choice {
             ServerChoice::Own(places) => Ok(Place::Own(Programs::find(places)?)),
             ServerChoice::Given { kubeconfig, may_be_remote } => {
-                let config = load(kubeconfig).await?;
-                let is_here = config.cluster_url.host().is_some_and(is_loopback);
-                let server = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-                if !is_here && !may_be_remote {
-                    return Err(KubernetesRoadError::Remote { server, wanted: wanted() });
+                let files = vec![kubeconfig.clone()];
+                let server = PersonalAccess { files, context: None }.resolve().await?;
+                if !server.is_on_this_machine() && !may_be_remote {
+                    let (proxy, wanted) = (server.proxy(), wanted());
+                    let server = server.url();
+                    return Err(KubernetesRoadError::Remote { server, proxy, wanted });
                 }
-                Ok(Place::Given { kubeconfig: kubeconfig.clone(), url: server })
+                Ok(Place::Given { kubeconfig: kubeconfig.clone(), server })
             }
         }
     }
@@ -51,16 +61,22 @@ impl ApiServer {
                 // Ctrl-C in a terminal is not meant for them: they are needed to clear away.
                 let options = ControlPlaneOptions::new(etcd, kube_apiserver).in_own_group();
                 let plane = ControlPlane::start(options).await?;
+                let kubeconfig = plane.kubeconfig(ControlPlane::ADMINISTRATOR);
                 Self {
-                    kubeconfig: plane.kubeconfig(ControlPlane::ADMINISTRATOR),
+                    access: Access::Own(ApiAccess::Kubeconfig(kubeconfig.clone())),
+                    kubeconfig,
                     url: plane.url(),
                     own: Some(plane),
                     version: String::new(),
                 }
             }
-            Place::Given { kubeconfig, url } => {
-                Self { own: None, kubeconfig, url, version: String::new() }
-            }
+            Place::Given { kubeconfig, server } => Self {
+                own: None,
+                kubeconfig,
+                url: server.url(),
+                access: Access::Given(server),
+                version: String::new(),
+            },
         };
         let api = server.connect(UP, clock).await?;
         let ask = || api.client().apiserver_version();
@@ -75,8 +91,11 @@ impl ApiServer {
         agent: UserAgent,
         clock: &SharedClock,
     ) -> Result<KubernetesApi, KubernetesRoadError> {
-        let access = ApiAccess::Kubeconfig(self.kubeconfig.clone());
-        Ok(KubernetesApi::connect(&access, agent, SharedClock::clone(clock)).await?)
+        let clock = SharedClock::clone(clock);
+        Ok(match &self.access {
+            Access::Own(access) => KubernetesApi::connect(access, agent, clock).await?,
+            Access::Given(server) => KubernetesApi::connect_to(server, agent, clock)?,
+        })
     }
 
     /// Whether it was started for this road, and ends with it.
@@ -107,28 +126,11 @@ pub(super) enum Place {
     Own(Programs),
     /// It is there.
     Given {
-        /// How it is reached.
+        /// The file that named it.
         kubeconfig: PathBuf,
-        /// Where it answers.
-        url: String,
+        /// How it is reached.
+        server: PersonalServer,
     },
-}
-
-async fn load(path: &Path) -> Result<Config, KubernetesRoadError> {
-    let refused = |source| KubernetesRoadError::Kubeconfig {
-        path: path.to_owned(),
-        source: Box::new(source),
-    };
-    let kubeconfig = Kubeconfig::read_from(path).map_err(refused)?;
-    let options = KubeConfigOptions::default();
-    Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(refused)
-}
-
-/// Whether a host is this machine for sure. Names are not looked up: what they mean may change.
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    bare == "localhost"
-        || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// As whom `up` itself asks.
@@ -139,21 +141,11 @@ pub(super) const UP: UserAgent =
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_addresses_of_the_loopback_are_this_machine() {
-        for host in ["127.0.0.1", "127.8.0.1", "[::1]", "::1", "localhost"] {
-            assert!(is_loopback(host), "{host}");
-        }
-        for host in ["10.0.0.1", "example.com", "localhost.example.com", "0.0.0.0", "[fe80::1]"] {
-            assert!(!is_loopback(host), "{host}");
-        }
-    }
-
-    fn kubeconfig(directory: &Path, server: &str) -> PathBuf {
+    fn kubeconfig(directory: &Path, server: &str, proxy: &str) -> PathBuf {
         let path = directory.join("kubeconfig");
         let text = format!(
             r#"{{current-context: c, contexts: [{{name: c, context: {{cluster: c, user: u}}}}],
-                clusters: [{{name: c, cluster: {{server: "{server}"}}}}],
+                clusters: [{{name: c, cluster: {{server: "{server}", proxy-url: "{proxy}"}}}}],
                 users: [{{name: u, user: {{token: t}}}}]}}"#
         );
         std::fs::write(&path, text).unwrap();
@@ -164,7 +156,7 @@ mod tests {
     async fn a_server_on_another_machine_is_used_only_where_that_was_said() {
         let directory = tempfile::tempdir().unwrap();
         let check = async |server: &str, may_be_remote| {
-            let kubeconfig = kubeconfig(directory.path(), server);
+            let kubeconfig = kubeconfig(directory.path(), server, "");
             let choice = ServerChoice::Given { kubeconfig, may_be_remote };
             ApiServer::check(&choice, || "a namespace".to_owned()).await
         };
@@ -178,9 +170,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_server_behind_a_proxy_is_on_another_machine_whatever_it_is_called() {
+        let directory = tempfile::tempdir().unwrap();
+        let kubeconfig =
+            kubeconfig(directory.path(), "https://localhost:6443", "socks5://me:x@bastion:1080");
+        let choice = ServerChoice::Given { kubeconfig, may_be_remote: false };
+        let error = ApiServer::check(&choice, || "a namespace".to_owned()).await.unwrap_err();
+        let told = error.to_string();
+        assert!(told.contains("https://localhost:6443 by way of socks5://bastion:1080,"), "{told}");
+        assert!(error.is_invalid_input());
+    }
+
+    #[tokio::test]
+    async fn the_server_that_was_checked_is_the_one_that_is_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = kubeconfig(directory.path(), "https://127.0.0.1:1", "");
+        let choice = ServerChoice::Given { kubeconfig: file, may_be_remote: false };
+        let place = ApiServer::check(&choice, String::new).await.unwrap();
+        kubeconfig(directory.path(), "https://prod.example.com", "");
+        let Place::Given { server, .. } = place else { panic!("{place:?}") };
+        assert_eq!(server.url(), "https://127.0.0.1:1");
+    }
+
+    #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_is_named() {
         let choice = ServerChoice::Given { kubeconfig: "/nonexistent".into(), may_be_remote: true };
         let error = ApiServer::check(&choice, String::new).await.unwrap_err();
-        assert_eq!(error.to_string(), "the kubeconfig /nonexistent cannot be used");
+        let told = lanyard_vocabulary::causes(&error);
+        assert!(told.contains("there is no kubeconfig file: /nonexistent"), "{told}");
+        assert!(error.is_invalid_input());
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::ReadCanary;
 use super::board::Board;
-use super::site::RUN;
+use super::ledger::RUN;
 use keeper::Keeper;
 use maker::Maker;
 

@@ -28,12 +28,14 @@ use super::board::{Board, Rooms};
 use super::directory::{self, KubeletDirectory};
 use super::error::KubernetesRoadError;
 use super::node_plugin::{self, DRIVER, NodeSite, ended};
+use super::operated::find_operator;
 use super::pods::{Marks, PodsParts};
 use super::rotation;
 use super::sightings::Sightings;
 use super::site::Site;
 use super::watched::Watched;
 use crate::azure_end::AzureEnd;
+use crate::closed::Closed;
 use crate::control::Control;
 use crate::hops;
 use crate::options::Options;
@@ -69,7 +71,13 @@ pub struct KubernetesRoad {
 }
 
 impl KubernetesRoad {
-    /// Starts the local Azure and the API server, or finds it. Nothing is made there yet.
+    /// Starts the local Azure and the API server, or finds it. Nothing is made there yet: dropped,
+    /// this leaves nothing.
+    ///
+    /// # Errors
+    ///
+    /// Where a part cannot start, or the server of others is none for trials: on another machine,
+    /// or looked after by somebody else.
     pub async fn open(
         options: Options,
         kubernetes: KubernetesOptions,
@@ -83,6 +91,12 @@ impl KubernetesRoad {
         let (azure, emulator) = AzureEnd::start(options, Arc::clone(&clock)).await?;
         let server = ApiServer::open(place, &clock).await?;
         let api = server.connect(UP, &clock).await?;
+        if !server.is_own()
+            && let Some(by) = find_operator(&api).await.map_err(KubernetesRoadError::from)?
+        {
+            let server = server.url().to_owned();
+            return Err(KubernetesRoadError::Operated { server, by }.into());
+        }
         let site = Site::new(api, &azure.cluster, &kubernetes.hosted_cluster)?;
         let settings = Settings { node_name: site.node(), ..Settings::default() };
         let tokens = Arc::new(OpaqueTokens);
@@ -188,25 +202,40 @@ impl KubernetesRoad {
         self.emulator.ca_pem()
     }
 
+    /// What was made so far on a server of others, and is taken away at the end: the server, and a
+    /// name of each thing.
+    pub fn made_there(&self) -> Option<(&str, Vec<String>)> {
+        let made = self.site.made();
+        (!self.server.is_own() && !made.is_empty()).then(|| (self.server.url(), made))
+    }
+
     /// Takes everything away: on a server of others what was made there, the volumes, the servers.
-    ///
-    /// # Errors
-    ///
-    /// What was left behind.
-    pub async fn close(mut self) -> Result<(), RoadError> {
+    /// Once `hurry` says so the server of others is not waited for any more: what has not gone stays
+    /// there, and is told.
+    pub async fn close(mut self, hurry: watch::Receiver<bool>) -> Closed {
         let clock = Arc::clone(&self.azure.clock);
-        let left = if self.server.is_own() { Ok(()) } else { self.leave_server().await };
+        let mut closed = Closed::default();
+        if !self.server.is_own() {
+            let over = within(&clock, SERVER_END, ended(hurry.clone()));
+            let leaving = self.site.leave(over).await;
+            closed.stays = self.site.staying(&leaving);
+            let left = self.site.left_behind(&leaving, self.server.url());
+            closed.left.extend(left.map(RoadError::from));
+        }
+        let wait = Wait { clock: &clock, hurry };
         self.end.send_replace(true);
-        within(&clock, PARTS_END, join(&mut self.parts)).await;
+        wait.until(PARTS_END, join(&mut self.parts)).await;
         self.parts.shutdown().await;
-        within(&clock, VOLUMES_END, self.unmounted()).await;
+        wait.until(VOLUMES_END, self.unmounted()).await;
         self.end_of_node.send_replace(true);
-        within(&clock, PARTS_END, join(&mut self.node_parts)).await;
+        wait.until(PARTS_END, join(&mut self.node_parts)).await;
         self.node_parts.shutdown().await;
         self.watches.shutdown().await;
         self.emulator.shutdown().await;
-        self.directory.close()?;
-        Ok(left?)
+        if let Err(error) = self.directory.close() {
+            closed.left.push(error.into());
+        }
+        closed
     }
 
     fn components(&self) -> impl Iterator<Item = Component> + use<> {
@@ -367,36 +396,30 @@ impl KubernetesRoad {
         Ok(hops::prove(&self.azure, &credential, refused).await?.detail)
     }
 
-    /// Takes away what was made on a server of others.
-    async fn leave_server(&self) -> Result<(), KubernetesRoadError> {
-        let clock = &self.azure.clock;
-        let began = clock.monotonic();
-        let left =
-            |left: String| KubernetesRoadError::Left { server: self.server.url().to_owned(), left };
-        let is_over = || clock.monotonic().saturating_sub(began) > SERVER_END;
-        // Again each time: what was on its way when the walk broke off may arrive late.
-        while self.site.delete_cluster().await? {
-            if is_over() {
-                let cluster = &self.azure.cluster;
-                return Err(left(format!("HostedCluster {}/{}", cluster.namespace, cluster.name)));
-            }
-            clock.sleep(LOOK_EVERY).await;
-        }
-        loop {
-            let going = self.site.take_ground_away().await?;
-            if going.is_empty() {
-                return Ok(());
-            }
-            if is_over() {
-                return Err(left(going.join(", ")));
-            }
-            clock.sleep(LOOK_EVERY).await;
-        }
-    }
-
     async fn unmounted(&self) {
         while self.kubelet.volumes() > 0 {
             self.azure.clock.sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// How local work is waited for at the end.
+struct Wait<'a> {
+    clock: &'a SharedClock,
+    hurry: watch::Receiver<bool>,
+}
+
+impl Wait<'_> {
+    /// Waits for work, but not for ever. Even in a hurry what is under way gets a moment: a mount that
+    /// is half made or half taken away is nobody's.
+    async fn until(&self, patience: Duration, work: impl Future<Output = ()>) {
+        let hurried = async {
+            ended(self.hurry.clone()).await;
+            self.clock.sleep(HURRIED_END).await;
+        };
+        tokio::select! {
+            () = within(self.clock, patience, work) => {}
+            () = hurried => {}
         }
     }
 }
@@ -423,6 +446,8 @@ const CANARY: UserAgent =
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How long a server of others may take to let go of what was made there.
 const SERVER_END: Duration = Duration::from_secs(90);
+/// How long anything here may take once somebody is in a hurry.
+const HURRIED_END: Duration = Duration::from_secs(3);
 /// How long volumes may take to be unmounted.
 const VOLUMES_END: Duration = Duration::from_secs(20);
 /// How long parts may take to end.

@@ -1,31 +1,26 @@
 //! What is made on the API server for this road, and how it is taken away again.
 //!
-//! Everything carries a label with a name that only this run has. Who clears away trusts that label
-//! and nothing it remembers: whenever the run was interrupted, what it made is found, and what
-//! others made is never touched.
+//! Everything carries a label with a name that only this run has. Who clears away remembers what to
+//! look for, and deletes what it finds by that label alone: whenever the run was interrupted, what it
+//! made is found, and what others made is never touched, not even where it was put into what is ours.
+
+mod clearing;
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-    Preconditions,
-};
+use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, ResourceExt};
-use lanyard_api::{HostedCluster, HostedClusterIdentities, definitions, whole_second};
+use lanyard_api::{HostedCluster, definitions, whole_second};
 use lanyard_desired::ValidatedHostedCluster;
 use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::error::KubernetesRoadError;
-
-/// Says that `lanyard up` made the object.
-pub(super) const MADE_BY: (&str, &str) = ("lanyard.dev/made-by", "up");
-/// Says in which run.
-pub(super) const RUN: &str = "lanyard.dev/run";
+use super::ledger::{Certainty, Ledger, MADE_BY, Names, RUN, Thing};
 
 /// The definitions of the Secrets Store CSI driver, as the node plugin's chart has them.
 const WRITTEN: [&str; 2] = [
@@ -37,10 +32,11 @@ const WRITTEN: [&str; 2] = [
 #[derive(Debug, Clone)]
 pub(super) struct Site {
     api: KubernetesApi,
-    run: String,
-    namespace: String,
-    cluster: String,
+    names: Names,
     hosted_cluster: Value,
+    ledger: Ledger,
+    /// The uid of the HostedCluster, once it is made.
+    cluster_uid: Option<String>,
 }
 
 impl Site {
@@ -55,10 +51,15 @@ impl Site {
         let written = serde_json::to_value(wire).map_err(object)?;
         Ok(Self {
             api,
+            names: Names {
+                run,
+                namespace: cluster.namespace.clone(),
+                cluster: cluster.name.clone(),
+                control_plane: cluster.control_plane_namespace(),
+            },
             hosted_cluster: as_written(&written, cluster),
-            namespace: cluster.namespace.clone(),
-            cluster: cluster.name.clone(),
-            run,
+            ledger: Ledger::new(),
+            cluster_uid: None,
         })
     }
 
@@ -75,34 +76,36 @@ impl Site {
 
     /// The name of this run, which is the value of its label.
     pub(super) fn run(&self) -> &str {
-        &self.run
+        &self.names.run
     }
 
     /// The name of our node.
     pub(super) fn node(&self) -> String {
-        format!("lanyard-up-{}", self.run)
+        self.names.node()
     }
 
     /// Makes what is absent and waits until every kind is served. What is there stays as it is.
-    pub(super) async fn make_ground(&self) -> Result<(), KubernetesRoadError> {
+    pub(super) async fn make_ground(&mut self) -> Result<(), KubernetesRoadError> {
         let definitions = self.definitions()?;
         for definition in &definitions {
-            self.make(&Api::<CustomResourceDefinition>::all(self.client()), definition).await?;
+            let thing = Thing::Definition(definition.name_any());
+            let all = Api::<CustomResourceDefinition>::all(self.client());
+            self.make(thing, &all, definition).await?;
         }
         for definition in &definitions {
             self.until_served(definition).await?;
         }
         let namespace: Namespace = object(
             "the namespace",
-            json!({"metadata": {"name": self.namespace, "labels": self.labels()}}),
+            json!({"metadata": {"name": self.names.namespace, "labels": self.labels()}}),
         )?;
-        self.make(&Api::all(self.client()), &namespace).await?;
+        self.make(Thing::Namespace, &Api::all(self.client()), &namespace).await?;
         Ok(())
     }
 
     /// Makes our node, where the pods are. A real scheduler puts nothing there, and real controllers
     /// take its pods for those of a node that lives.
-    pub(super) async fn make_node(&self) -> Result<(), KubernetesRoadError> {
+    pub(super) async fn make_node(&mut self) -> Result<(), KubernetesRoadError> {
         let node: Node = object(
             "the node",
             json!({
@@ -113,7 +116,7 @@ impl Site {
                 },
             }),
         )?;
-        self.make(&Api::all(self.client()), &node).await?;
+        self.make(Thing::Node, &Api::all(self.client()), &node).await?;
         Ok(())
     }
 
@@ -136,82 +139,40 @@ impl Site {
     }
 
     /// Makes the HostedCluster, as a person would.
-    pub(super) async fn make_cluster(&self, server: &str) -> Result<(), KubernetesRoadError> {
+    pub(super) async fn make_cluster(&mut self, server: &str) -> Result<(), KubernetesRoadError> {
         let mut value = self.hosted_cluster.clone();
         value["metadata"]["labels"][MADE_BY.0] = json!(MADE_BY.1);
-        value["metadata"]["labels"][RUN] = json!(self.run);
+        value["metadata"]["labels"][RUN] = json!(self.names.run);
         let cluster: DynamicObject = object("the HostedCluster", value)?;
-        if self.make(&self.clusters(), &cluster).await? {
-            return Ok(());
+        let clusters = self.clusters();
+        let is_free = self.find_control_plane(Patience::USUAL).await?.is_none();
+        let Some(made) = self.make(Thing::Cluster, &clusters, &cluster).await? else {
+            let there = self.find(&clusters, &self.names.cluster).await?;
+            return Err(KubernetesRoadError::Exists {
+                namespace: self.names.namespace.clone(),
+                cluster: self.names.cluster.clone(),
+                server: server.to_owned(),
+                run: there.and_then(|there| there.labels().get(RUN).cloned()),
+            });
+        };
+        self.cluster_uid = made.uid();
+        self.ledger.insert(Thing::Identities, Certainty::Made);
+        if is_free {
+            self.ledger.insert(Thing::ControlPlane, Certainty::Made);
         }
-        let name = format!("{}/{}", self.namespace, self.cluster);
-        Err(KubernetesRoadError::Exists { name, server: server.to_owned() })
+        Ok(())
     }
 
-    /// Deletes the HostedCluster, if it is of this run; returns whether it was still there.
-    pub(super) async fn delete_cluster(&self) -> Result<bool, ApiError> {
-        self.take_away(&self.clusters(), &self.cluster).await
+    /// What this run made there so far, for a person.
+    pub(super) fn made(&self) -> Vec<String> {
+        self.names.list(self.ledger.keys())
     }
 
-    /// Takes the rest away, once the HostedCluster is gone. A definition stays where others have
-    /// made objects of its kind meanwhile. Returns what is to go and is still there.
-    pub(super) async fn take_ground_away(&self) -> Result<Vec<String>, ApiError> {
-        self.take_orphan_away().await?;
-        let mut left = Vec::new();
-        let nodes: Api<Node> = Api::all(self.client());
-        left.extend(self.going(&nodes, &self.node(), "Node").await?);
+    async fn find_control_plane(&self, patience: Patience) -> Result<Option<Namespace>, ApiError> {
         let namespaces: Api<Namespace> = Api::all(self.client());
-        left.extend(self.going(&namespaces, &self.namespace, "Namespace").await?);
-        let all: Api<CustomResourceDefinition> = Api::all(self.client());
-        for definition in self.definitions().unwrap_or_default() {
-            let name = definition.name_any();
-            if self.find_ours(&all, &name).await?.is_none() {
-                continue;
-            }
-            if self.is_in_use(&definition).await? {
-                tracing::warn!(name, "the definition stays: others have objects of the kind");
-                continue;
-            }
-            left.extend(self.going(&all, &name, "definition").await?);
-        }
-        Ok(left)
-    }
-
-    /// Deletes what the operator told of a HostedCluster that is gone, where nobody collects garbage.
-    async fn take_orphan_away(&self) -> Result<(), ApiError> {
-        let (clusters, name) = (self.clusters(), &self.cluster);
-        let get = || clusters.get(name);
-        match self.api.find(Patience::USUAL, format!("read HostedCluster {name}"), get).await {
-            Ok(None) => {}
-            Ok(Some(_)) | Err(ApiError::NotServed { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        let kind = kind_of(
-            HostedClusterIdentities::API_VERSION,
-            HostedClusterIdentities::KIND,
-            HostedClusterIdentities::PLURAL,
-        );
-        let told: Api<DynamicObject> = Api::namespaced_with(self.client(), &self.namespace, &kind);
-        let parameters = DeleteParams::default();
-        let delete = || told.delete(name, &parameters);
-        let action = format!("delete HostedClusterIdentities {name}");
-        match self.api.find(Patience::USUAL, action, delete).await {
-            Ok(_) | Err(ApiError::NotServed { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn going<K>(
-        &self,
-        api: &Api<K>,
-        name: &str,
-        kind: &str,
-    ) -> Result<Option<String>, ApiError>
-    where
-        K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
-    {
-        let was_there = self.take_away(api, name).await?;
-        Ok(was_there.then(|| format!("{kind} {name}")))
+        let name = &self.names.control_plane;
+        let get = || namespaces.get(name);
+        self.api.find(patience, format!("read namespace {name}"), get).await
     }
 
     fn client(&self) -> kube::Client {
@@ -220,11 +181,11 @@ impl Site {
 
     fn clusters(&self) -> Api<DynamicObject> {
         let kind = kind_of(HostedCluster::API_VERSION, HostedCluster::KIND, "hostedclusters");
-        Api::namespaced_with(self.client(), &self.namespace, &kind)
+        Api::namespaced_with(self.client(), &self.names.namespace, &kind)
     }
 
     fn labels(&self) -> Value {
-        json!({MADE_BY.0: MADE_BY.1, RUN: self.run})
+        json!({MADE_BY.0: MADE_BY.1, RUN: self.names.run})
     }
 
     fn definitions(&self) -> Result<Vec<CustomResourceDefinition>, KubernetesRoadError> {
@@ -239,8 +200,13 @@ impl Site {
         .collect()
     }
 
-    /// Makes an object; returns whether it was absent.
-    async fn make<K>(&self, api: &Api<K>, object: &K) -> Result<bool, ApiError>
+    /// Makes an object; returns it, unless one that is not of this run was there already.
+    async fn make<K>(
+        &mut self,
+        thing: Thing,
+        api: &Api<K>,
+        object: &K,
+    ) -> Result<Option<K>, ApiError>
     where
         K: kube::Resource
             + Clone
@@ -252,55 +218,39 @@ impl Site {
         let parameters =
             PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         let create = || api.create(&parameters, object);
-        match self.api.call(Patience::USUAL, format!("make {name}"), create).await {
-            Ok(_made) => Ok(true),
+        self.ledger.insert(thing.clone(), Certainty::Asked);
+        let made = match self.api.call(Patience::USUAL, format!("make {name}"), create).await {
             // Ours, where an earlier try arrived after all.
-            Err(ApiError::Refused { status: 409, .. }) => {
-                Ok(self.find_ours(api, &name).await?.is_some())
-            }
-            Err(error) => Err(error),
+            Err(ApiError::Refused { status: 409, .. }) => self.find_ours(api, &name).await,
+            made => made.map(Some),
+        };
+        match &made {
+            Ok(Some(_)) => drop(self.ledger.insert(thing, Certainty::Made)),
+            Ok(None) => drop(self.ledger.remove(&thing)),
+            Err(error) if is_answer(error) => drop(self.ledger.remove(&thing)),
+            Err(_unclear) => {}
         }
+        made
     }
 
-    /// The object of this name, if it is of this run. A kind that is not served has none.
+    /// The object of this name, if it is of this run.
     async fn find_ours<K>(&self, api: &Api<K>, name: &str) -> Result<Option<K>, ApiError>
     where
         K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
     {
-        let get = || api.get(name);
-        let found = match self.api.find(Patience::USUAL, format!("read {name}"), get).await {
-            Err(ApiError::NotServed { .. }) => None,
-            other => other?,
-        };
-        Ok(found.filter(|it: &K| it.labels().get(RUN) == Some(&self.run)))
+        let found = self.find(api, name).await?;
+        Ok(found.filter(|it: &K| it.labels().get(RUN) == Some(&self.names.run)))
     }
 
-    /// Deletes the object of this name, if it is of this run; returns whether it was there.
-    async fn take_away<K>(&self, api: &Api<K>, name: &str) -> Result<bool, ApiError>
+    /// The object of this name. A kind that is not served has none. Who looks looks again.
+    async fn find<K>(&self, api: &Api<K>, name: &str) -> Result<Option<K>, ApiError>
     where
         K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug,
     {
-        let Some(found) = self.find_ours(api, name).await? else { return Ok(false) };
-        if found.meta().deletion_timestamp.is_none() {
-            let preconditions = Preconditions { uid: found.uid(), resource_version: None };
-            let parameters =
-                DeleteParams { preconditions: Some(preconditions), ..DeleteParams::background() };
-            let delete = || api.delete(name, &parameters);
-            let action = format!("delete {name}");
-            self.api.find(Patience::USUAL, action, delete).await?;
-        }
-        Ok(true)
-    }
-
-    async fn is_in_use(&self, definition: &CustomResourceDefinition) -> Result<bool, ApiError> {
-        let all: Api<DynamicObject> = Api::all_with(self.client(), &kind_of_definition(definition));
-        let one = ListParams::default().limit(1);
-        let list = || all.list(&one);
-        let action = format!("list {}", definition.name_any());
-        match self.api.find(Patience::USUAL, action, list).await {
-            Err(ApiError::NotServed { .. }) | Ok(None) => Ok(false),
-            Ok(Some(found)) => Ok(!found.items.is_empty()),
-            Err(error) => Err(error),
+        let get = || api.get(name);
+        match self.api.find(Patience::ONE_TRY, format!("read {name}"), get).await {
+            Err(ApiError::NotServed { .. }) => Ok(None),
+            other => other,
         }
     }
 
@@ -367,6 +317,11 @@ fn kind_of_definition(definition: &CustomResourceDefinition) -> ApiResource {
     let version = spec.versions.first().map_or("", |version| version.name.as_str());
     let kind = GroupVersionKind::gvk(&spec.group, version, &spec.names.kind);
     ApiResource::from_gvk_with_plural(&kind, &spec.names.plural)
+}
+
+/// Whether the server said no for sure: what was asked for was not made.
+const fn is_answer(error: &ApiError) -> bool {
+    !error.is_transient() && !matches!(error, ApiError::Unreadable { .. })
 }
 
 const MANAGER: &str = "lanyard-up";

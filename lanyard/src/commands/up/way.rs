@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use lanyard_up::{KubernetesRoad, Readers, Report, Road, RoadError};
+use lanyard_up::{Closed, KubernetesRoad, Readers, Report, Road, RoadError};
+use tokio::sync::watch;
 
 /// Either road.
 #[derive(Debug)]
@@ -76,7 +77,20 @@ impl Way {
         }
     }
 
-    pub(super) async fn close(self) -> Result<(), RoadError> {
-        either!(self, road => Box::pin(road.close()).await)
+    /// What was made on a server of others, and is taken away at the end: the server, and a name of
+    /// each thing.
+    pub(super) fn made_there(&self) -> Option<(&str, Vec<String>)> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Kubernetes(road) => road.made_there(),
+        }
+    }
+
+    /// Takes everything away; once `hurry` says so, without waiting for anybody.
+    pub(super) async fn close(self, hurry: watch::Receiver<bool>) -> Closed {
+        match self {
+            Self::Memory(road) => Box::pin(road.close()).await.into(),
+            Self::Kubernetes(road) => Box::pin(road.close(hurry)).await,
+        }
     }
 }

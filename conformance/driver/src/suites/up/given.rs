@@ -27,16 +27,16 @@ pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
 
 /// An API server with its controllers.
 #[derive(Debug)]
-struct Given {
-    kubectl: Kubectl,
-    kubeconfig: String,
+pub(super) struct Given {
+    pub(super) kubectl: Kubectl,
+    pub(super) kubeconfig: String,
     /// Ends before the server.
     _controllers: Daemon,
     _plane: ControlPlane,
 }
 
 impl Given {
-    async fn start(scene: &Scene<'_>) -> Result<Self, Failed> {
+    pub(super) async fn start(scene: &Scene<'_>) -> Result<Self, Failed> {
         let programs = &scene.stage.programs;
         let options =
             ControlPlaneOptions::new(programs.join("etcd"), programs.join("kube-apiserver"));
@@ -59,20 +59,20 @@ impl Given {
     }
 
     /// Everything that `up` could have made.
-    fn all(&self) -> Result<String, Failed> {
+    pub(super) fn all(&self) -> Result<String, Failed> {
         let kinds = "customresourcedefinitions,namespaces,nodes";
         self.kubectl.run(&["get", kinds, "--output=name"]).map_err(chain)
     }
 
     /// Makes every definition and the namespace, as another manager would.
-    fn define(&self, scene: &Scene<'_>) -> Result<(), Failed> {
+    pub(super) fn define(&self, scene: &Scene<'_>) -> Result<(), Failed> {
         let definitions = scene.stage.repository.join("charts/lanyard-operator/files/crds");
         self.kubectl.found("clusters", &definitions.display().to_string()).map_err(chain)
     }
 
     /// Makes a HostedCluster of a file, and returns it. A definition is served a moment after it is
     /// made.
-    async fn make(&self, name: &str, file: &str) -> Result<Value, Failed> {
+    pub(super) async fn make(&self, name: &str, file: &str) -> Result<Value, Failed> {
         let served = ["customresourcedefinition/hostedclusters.hypershift.openshift.io"];
         let is_made = |_: &Value| self.kubectl.run(&["apply", "--filename", file]).is_ok();
         let made = self.kubectl.await_object("a cluster", PATIENCE, &served, is_made).await;
@@ -80,12 +80,21 @@ impl Given {
         self.cluster(name)
     }
 
-    fn cluster(&self, name: &str) -> Result<Value, Failed> {
+    /// Makes somebody else's HostedCluster, which nobody looks after just now.
+    pub(super) async fn make_pier(&self, scene: &Scene<'_>) -> Result<Value, Failed> {
+        let text = std::fs::read_to_string(&scene.stage.hosted_cluster).map_err(chain)?;
+        let file = scene.beside.path().join("pier.yaml");
+        let text = text.replacen("name: harbour\n", "name: pier\n", 1);
+        std::fs::write(&file, text).map_err(chain)?;
+        self.make("pier", &file.display().to_string()).await
+    }
+
+    pub(super) fn cluster(&self, name: &str) -> Result<Value, Failed> {
         let name = format!("hostedcluster/{name}");
         self.kubectl.read(&[&name, "--namespace=clusters"]).map_err(chain)
     }
 
-    fn once<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+    pub(super) fn once<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
         let mut arguments = vec!["--kubeconfig", &self.kubeconfig, "--once", "--output", "json"];
         arguments.extend(more);
         arguments
@@ -107,11 +116,7 @@ async fn removed(scene: &Scene<'_>) -> Result<(), Failed> {
 async fn untouched(scene: &Scene<'_>) -> Result<(), Failed> {
     let given = Given::start(scene).await?;
     given.define(scene)?;
-    // Somebody else's HostedCluster, which nobody looks after just now.
-    let text = std::fs::read_to_string(&scene.stage.hosted_cluster).map_err(chain)?;
-    let file = scene.beside.path().join("pier.yaml");
-    std::fs::write(&file, text.replacen("name: harbour\n", "name: pier\n", 1)).map_err(chain)?;
-    let pier = given.make("pier", &file.display().to_string()).await?;
+    let pier = given.make_pier(scene).await?;
     let definitions = [
         "secretproviderclasses.secrets-store.csi.x-k8s.io",
         "hostedclusters.hypershift.openshift.io",
@@ -205,4 +210,4 @@ async fn denied(scene: &Scene<'_>) -> Result<(), Failed> {
     expect(ended.stdout.contains(why), || format!("{why} is not in {}", ended.stdout))
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);

@@ -68,8 +68,18 @@ impl Running {
     }
 
     /// Ctrl-C; gives the exit code.
-    pub(super) async fn interrupt(mut self) -> Result<Option<i32>, Failed> {
+    pub(super) async fn interrupt(self) -> Result<Option<i32>, Failed> {
+        self.press_ctrl_c();
+        self.ended().await
+    }
+
+    /// Ctrl-C.
+    pub(super) fn press_ctrl_c(&self) {
         self.signal(Signal::INT);
+    }
+
+    /// Waits for the end; gives the exit code.
+    pub(super) async fn ended(mut self) -> Result<Option<i32>, Failed> {
         let clock = SystemClock::new();
         let deadline = clock.monotonic() + PATIENCE;
         loop {

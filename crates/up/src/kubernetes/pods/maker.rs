@@ -18,8 +18,8 @@ use lanyard_kubernetes::{ApiError, Patience, backoff};
 use tokio::sync::watch;
 
 use super::{Marks, PodsParts, is_of};
+use crate::kubernetes::ledger::{MADE_BY, RUN};
 use crate::kubernetes::node_plugin::ended;
-use crate::kubernetes::site::{MADE_BY, RUN};
 
 /// Makes pods and deletes them.
 pub(super) struct Maker {
