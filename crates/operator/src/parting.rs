@@ -1,7 +1,7 @@
 //! What is told of the end of a cluster: its condition, and what of it is news. Pure.
 
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use lanyard_api::whole_second;
 use lanyard_desired::deletion::Parting;
 use lanyard_desired::status::{self, EventType, Transition};
 
@@ -30,7 +30,7 @@ pub(crate) fn condition(
         (true, true) => return None,
     };
     let unchanged = before.filter(|it| it.status == status);
-    let changed = Time(Timestamp::from_second(observed.now.as_second()).unwrap_or(observed.now));
+    let changed = Time(whole_second(observed.now));
     Some(Condition {
         type_: CLEANED_UP.to_owned(),
         status: status.to_owned(),
