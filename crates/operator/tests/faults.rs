@@ -11,6 +11,8 @@ mod path;
 mod server;
 #[path = "faults/stage.rs"]
 mod stage;
+#[path = "faults/state.rs"]
+mod state;
 #[path = "faults/storms.rs"]
 mod storms;
 #[path = "faults/watches.rs"]

@@ -13,7 +13,8 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::path::Verb;
-use crate::server::{Asked, Server};
+use crate::server::Server;
+use crate::state::Asked;
 
 pub(crate) const CLUSTERS: &str = "hostedclusters";
 pub(crate) const IDENTITIES: &str = "hostedclusteridentities";

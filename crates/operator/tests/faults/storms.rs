@@ -6,11 +6,12 @@ use lanyard_operator::Role;
 use serde_json::{Value, json};
 
 use crate::path::Verb;
-use crate::server::{Asked, Instead};
+use crate::server::Instead;
 use crate::stage::{
     CLASSES, CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, Stage, cluster, is_about, is_made,
     is_told, is_write_about, meddle, name, room, vault,
 };
+use crate::state::Asked;
 
 const CLASS: &str = "managed-azure-disk-csi";
 const OTHERS: usize = 24;
