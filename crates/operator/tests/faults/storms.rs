@@ -88,6 +88,21 @@ async fn who_changes_an_object_as_often_as_it_is_set_back_is_named_and_set_back_
 }
 
 #[tokio::test]
+async fn a_class_that_was_taken_away_is_told_to_be_there_as_soon_as_it_is() {
+    let stage = Stage::settled(1).await;
+    let told = || {
+        let told = stage.server.object(IDENTITIES, NAMESPACE, &name(0)).unwrap();
+        let identities = told["status"]["identities"].as_array().cloned().unwrap();
+        identities.iter().map(|it| it["reason"].clone()).collect::<Vec<_>>()
+    };
+    let before = told();
+    stage.server.take(CLASSES, &room(0), CLASS);
+    stage.pass(SECOND).await;
+    assert!(stage.server.object(CLASSES, &room(0), CLASS).is_some());
+    assert_eq!(told(), before);
+}
+
+#[tokio::test]
 async fn an_object_that_is_taken_away_again_and_again_is_made_ever_more_seldom() {
     let stage = Stage::settled(1).await;
     for _ in 0..600 {
