@@ -80,38 +80,32 @@ impl Maker {
     /// Begins whatever is due.
     fn begin(&mut self, now: Duration) {
         let (pods, deployments) = (self.parts.board.pods(), self.parts.board.deployments());
-        for deployment in &deployments {
-            let name = deployment.name_any();
-            let latest = self.tries.entry(name.clone()).or_default();
-            if latest.is_pending || latest.until > now {
-                continue;
-            }
-            let Some(step) = step(&self.parts.marks, deployment, &pods) else { continue };
-            if let Step::Taken(pod) = &step {
-                latest.until = now.saturating_add(LONGEST_PAUSE);
-                let problem = format!("there is a pod {pod} already, and it is none of this run");
-                self.parts.board.refuse(&name, problem);
-                continue;
-            }
-            latest.is_pending = true;
-            let parts = self.parts.clone();
-            self.pending.push(async move { (name, parts.take(step).await) }.boxed());
-        }
+        let marks = &self.parts.marks;
+        let steps = deployments.iter().map(|it| (it.name_any(), step(marks, it, &pods)));
         // One whose Deployment is gone goes too, where nobody collects garbage.
-        let is_orphan = |pod: &&Arc<Pod>| {
-            self.parts.marks.has_pod(pod)
-                && pod.metadata.deletion_timestamp.is_none()
-                && !deployments.iter().any(|it| is_of(pod, it))
-        };
-        for pod in pods.iter().filter(is_orphan) {
-            let name = format!("orphan {}", pod.name_any());
+        let orphans = pods.iter().filter(|pod| is_orphan(marks, pod, &deployments)).map(|pod| {
+            let step = Step::Delete(vec![Arc::clone(pod)]);
+            (format!("orphan {}", pod.name_any()), Some(step))
+        });
+        for (name, step) in steps.chain(orphans) {
             let latest = self.tries.entry(name.clone()).or_default();
             if latest.is_pending || latest.until > now {
                 continue;
             }
-            latest.is_pending = true;
-            let (parts, step) = (self.parts.clone(), Step::Delete(vec![Arc::clone(pod)]));
-            self.pending.push(async move { (name, parts.take(step).await) }.boxed());
+            match step {
+                // It is as it should be, whatever was said of a try that arrived after all.
+                None => self.parts.board.accept(&name),
+                Some(Step::Taken(pod)) => {
+                    latest.until = now.saturating_add(LONGEST_PAUSE);
+                    let why = format!("there is a pod {pod} already, and it is none of this run");
+                    self.parts.board.refuse(&name, why);
+                }
+                Some(step) => {
+                    latest.is_pending = true;
+                    let parts = self.parts.clone();
+                    self.pending.push(async move { (name, parts.take(step).await) }.boxed());
+                }
+            }
         }
     }
 
@@ -186,6 +180,13 @@ fn step(marks: &Marks, deployment: &Deployment, pods: &[Arc<Pod>]) -> Option<Ste
         Some(pod) if marks.has_pod(pod) => None,
         Some(_) => Some(Step::Taken(name)),
     }
+}
+
+/// Whether a pod of this run is of no Deployment any more, and stays.
+fn is_orphan(marks: &Marks, pod: &Pod, deployments: &[Arc<Deployment>]) -> bool {
+    marks.has_pod(pod)
+        && pod.metadata.deletion_timestamp.is_none()
+        && !deployments.iter().any(|it| is_of(pod, it))
 }
 
 /// The digest of the template of which a Deployment wants a pod; nothing where it wants none, goes,

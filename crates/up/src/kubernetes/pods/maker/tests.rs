@@ -83,6 +83,17 @@ fn a_pod_that_others_made_is_neither_taken_for_ours_nor_deleted() {
 }
 
 #[test]
+fn a_pod_of_this_run_whose_deployment_is_gone_is_an_orphan() {
+    let deployment = Arc::new(deployment(|_| ()));
+    let goes = |pod: &Pod, deployments: &[Arc<Deployment>]| is_orphan(&marks(), pod, deployments);
+    let ours = pod(&deployment, |_| ());
+    assert!(goes(&ours, &[]) && !goes(&ours, &[Arc::clone(&deployment)]));
+    assert!(!goes(&pod(&deployment, going), &[]), "it goes already");
+    let foreign = pod(&deployment, |pod| drop(pod.metadata.labels.take()));
+    assert!(!goes(&foreign, &[]), "what others made is never deleted");
+}
+
+#[test]
 fn only_a_pod_that_is_there_already_is_as_good_as_made() {
     let refused = |status, reason: &str| ApiError::Refused {
         action: "make pod x".to_owned(),
