@@ -46,7 +46,9 @@ impl NoPrograms {
     /// What to do next.
     pub const fn hint(&self) -> &'static str {
         "set KUBEBUILDER_ASSETS to the directory that `setup-envtest use -p path` prints, or let \
-         `cargo xtask cluster up` of a checkout build them once; with --kubeconfig none is needed"
+         `cargo xtask cluster up` of a checkout build them once (sudo drops what is set: sudo env \
+         \"PATH=$PATH\" \"KUBEBUILDER_ASSETS=$KUBEBUILDER_ASSETS\" lanyard …); with --kubeconfig none \
+         is needed"
     }
 }
 
