@@ -28,6 +28,8 @@ pub(crate) enum Subject<'a> {
     Finalizer,
     /// How its identities are.
     Identities,
+    /// Our record there of the key that encrypts.
+    EncryptionKey,
 }
 
 impl Subject<'_> {
@@ -38,6 +40,7 @@ impl Subject<'_> {
             Self::Conditions => (format!("HostedCluster {key}"), "status.conditions"),
             Self::Finalizer => (format!("HostedCluster {key}"), "metadata.finalizers"),
             Self::Identities => (format!("HostedClusterIdentities {key}"), "status"),
+            Self::EncryptionKey => (format!("HostedCluster {key}"), "status.secretEncryption"),
         };
         let path = format!("{path} (written again and again by somebody else)");
         ChangedObject { object, paths: vec![path] }
@@ -111,6 +114,12 @@ impl Contests {
             self.0.remove(key);
         }
         told
+    }
+
+    /// When the first of what is left as it is may be written again.
+    pub(crate) fn next_due(&self, key: &ClusterKey, now: Duration) -> Option<Duration> {
+        let bouts = self.0.get(key).into_iter().flatten().filter(|bout| !bout.is_over(now));
+        bouts.map(|bout| bout.last.saturating_add(bout.pause())).filter(|due| *due > now).min()
     }
 
     /// Forgets all clusters but these.
@@ -231,6 +240,22 @@ mod tests {
         contests.wrote(&key("a"), Subject::Conditions, 2, 10 * SECOND, told);
         assert_eq!(contests.due(&key("a"), Subject::Conditions, 2, 10 * SECOND), None);
         assert_eq!(contests.contested(&key("a"), 11 * SECOND), [told()]);
+    }
+
+    #[test]
+    fn it_is_known_when_the_first_of_what_waits_may_be_written() {
+        let mut contests = Contests::default();
+        let due = |contests: &Contests, now| contests.next_due(&key("a"), now);
+        assert_eq!(due(&contests, Duration::ZERO), None);
+        for subject in [Subject::Conditions, Subject::EncryptionKey] {
+            for second in 0..6 {
+                contests.wrote(&key("a"), subject, 1, second * SECOND, told);
+            }
+        }
+        contests.wrote(&key("a"), Subject::EncryptionKey, 1, 6 * SECOND, told);
+        assert_eq!(due(&contests, 6 * SECOND), Some(7 * SECOND));
+        assert_eq!(due(&contests, 7 * SECOND), Some(10 * SECOND));
+        assert_eq!(due(&contests, 10 * SECOND), None);
     }
 
     #[test]

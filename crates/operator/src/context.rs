@@ -1,6 +1,7 @@
 //! What every look at a cluster needs.
 
 use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,10 @@ impl Context {
     /// replicas look at some, a secret of two clusters would seem to be of one.
     pub(crate) fn learn(&self, key: &ClusterKey) -> BTreeSet<ClusterKey> {
         let seen = self.stores.cluster(key);
-        let valid = seen.and_then(|seen| validate(&seen.read().ok()?).ok());
+        // The watch asks, which all clusters live by: one that leads into a defect names nothing here,
+        // and a look at it tells of the defect.
+        let read = || seen.and_then(|seen| validate(&seen.read().ok()?).ok());
+        let valid = catch_unwind(AssertUnwindSafe(read)).unwrap_or_default();
         let mut shared = self.shared.lock();
         let before = shared.fellows(key);
         let after = if let Some(valid) = valid {
@@ -61,6 +65,11 @@ impl Context {
         wish: u64,
     ) -> Option<Duration> {
         self.contests.lock().due(key, subject, wish, self.api.clock().monotonic())
+    }
+
+    /// When the first of what is left as it is may be written again.
+    pub(crate) fn next_due(&self, key: &ClusterKey) -> Option<Duration> {
+        self.contests.lock().next_due(key, self.api.clock().monotonic())
     }
 
     /// Notes that something was written. `told` says of what, should it be contested.

@@ -3,6 +3,8 @@
 //! Only where a template makes the API server ours: then we are who writes its configuration, and
 //! nobody else keeps the record.
 
+use std::time::Duration;
+
 use kube::api::PatchParams;
 use lanyard_desired::hosted_cluster::encryption_config::ENCRYPTION_CONFIG_SECRET;
 use lanyard_desired::hosted_cluster::key_rotation::{
@@ -14,6 +16,7 @@ use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
+use crate::contest::{Subject, wish_of};
 use crate::context::Context;
 use crate::error::{ReconcileError, WriteError};
 use crate::events;
@@ -37,6 +40,9 @@ pub(crate) enum Recorded {
     Changed,
     /// It should change and could not. No other key writes for want of it.
     Refused(Vec<ApiError>),
+    /// Somebody takes it away again and again: it is written then. Whether nothing may be written
+    /// before that.
+    Held { until: Duration, is_needed: bool },
     /// The key that encrypts would be lost: nothing may be written.
     Lost(Problem),
 }
@@ -69,8 +75,14 @@ pub(crate) async fn record(
     take(context, observed, usable, &evidence, fence).await
 }
 
-/// Has the new key write, once every API server reads it: called when everything is as it should be.
-/// Tells whether that is still waited for.
+/// What brings the keys to the API servers.
+pub(crate) fn carriers(namespace: &str) -> [ObjectKey; 2] {
+    let key = |kind, name: &str| object_key(namespace, kind, name);
+    [key(OwnedKind::Secret, ENCRYPTION_CONFIG_SECRET), key(OwnedKind::Deployment, api_server())]
+}
+
+/// Has the new key write, once every API server reads it: called when the [`carriers`] are as they
+/// should be. Tells whether that is still waited for.
 pub(crate) async fn promote(
     context: &Context,
     observed: &Observed,
@@ -86,8 +98,8 @@ pub(crate) async fn promote(
     let has_rolled =
         deployment.is_some_and(|it| has_rolled(&it.value)) && !pods.any(|pod| pod.is_deleting);
     let evidence = KeyEvidence { writer: None, has_rolled, now: observed.now };
-    take(context, observed, usable, &evidence, fence).await?;
-    Ok(!has_rolled)
+    let taken = take(context, observed, usable, &evidence, fence).await?;
+    Ok(!has_rolled || matches!(taken, Recorded::Held { .. }))
 }
 
 async fn take(
@@ -101,12 +113,18 @@ async fn take(
         KeyStep::Keep => Ok(Recorded::Kept),
         KeyStep::Lost(problem) => Ok(Recorded::Lost(problem)),
         KeyStep::Record { status, reason, message, is_needed } => {
+            let (key, wish) = (&observed.key, wish_of(&status));
+            if let Some(until) = context.held_until(key, Subject::EncryptionKey, wish) {
+                return Ok(Recorded::Held { until, is_needed });
+            }
             match apply(context, observed, status, fence).await {
                 Err(WriteError::Api(error)) if !is_needed => {
                     return Ok(Recorded::Refused(vec![error]));
                 }
                 applied => applied?,
             }
+            let told = || Subject::EncryptionKey.told(key);
+            context.wrote(key, Subject::EncryptionKey, wish, told);
             let reason = reason.to_owned();
             let news = Transition { event_type: EventType::Normal, reason, message };
             events::tell(context, observed, &[news], fence).await?;
@@ -121,13 +139,16 @@ async fn fetch(
     kind: OwnedKind,
     name: &str,
 ) -> Result<Option<ObservedObject>, ReconcileError> {
-    let namespace = Some(observed.namespace.clone());
-    let key = ObjectKey { kind, namespace, name: name.to_owned() };
+    let key = object_key(&observed.namespace, kind, name);
     let mut found = fetch_objects(&context.api, &context.stores, vec![key.clone()]).await;
     if !found.errors.is_empty() {
         return Err(ReconcileError::Calls(found.errors));
     }
     Ok(found.objects.remove(&key))
+}
+
+fn object_key(namespace: &str, kind: OwnedKind, name: &str) -> ObjectKey {
+    ObjectKey { kind, namespace: Some(namespace.to_owned()), name: name.to_owned() }
 }
 
 async fn apply(

@@ -280,6 +280,10 @@ impl Operator {
             return self.leave(key);
         }
         let failures = self.queue.end(key, turn, again);
+        // What failed keeps nothing waiting that may be written sooner.
+        if let Some(due) = self.context.next_due(key).filter(|_| outcome.is_err()) {
+            self.queue.at_latest(key, due);
+        }
         if let Err(error) = &outcome {
             // What may pass by itself is nobody's business at once.
             if failures >= WORTH_TELLING || !matches!(again, Again::Soon | Again::AfterAsked(_)) {

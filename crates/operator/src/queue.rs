@@ -4,6 +4,7 @@ mod schedule;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
@@ -77,6 +78,12 @@ impl Queue {
         failures
     }
 
+    /// Looks at a cluster then, if not sooner.
+    pub(crate) fn at_latest(&self, key: &ClusterKey, then: Duration) {
+        self.schedule.lock().at_latest(key, then);
+        self.changed.notify_one();
+    }
+
     /// How many clusters are due and wait.
     pub(crate) fn waiting(&self) -> usize {
         self.schedule.lock().waiting(self.clock.monotonic())
@@ -91,8 +98,6 @@ impl fmt::Debug for Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use lanyard_clock::{Clock as _, ManualClock};
 
     use super::*;

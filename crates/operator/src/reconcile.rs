@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use lanyard_desired::Problems;
 use lanyard_desired::drift::ChangedObject;
-use lanyard_desired::{Change, Problems};
 
 use crate::apply::Applier;
 use crate::claim::{self, Claim};
@@ -112,6 +112,12 @@ async fn make(
             Recorded::Kept => {}
             Recorded::Changed => return Ok(Made::default()),
             Recorded::Refused(errors) => refused = errors,
+            Recorded::Held { until, is_needed } => {
+                held = held.into_iter().chain([until]).min();
+                if is_needed {
+                    return Ok(Made { held, ..Made::default() });
+                }
+            }
             Recorded::Lost(problem) => {
                 let lost = Some(Problems::from_iter([problem]));
                 return Ok(Made { lost, ..Made::default() });
@@ -125,7 +131,9 @@ async fn make(
         let error = (!errors.is_empty()).then_some(ReconcileError::Calls(errors));
         return Ok(Made { left: comparison.left(), error, ..Made::default() });
     }
-    let is_settled = !comparison.changes.iter().any(Change::is_write);
+    // What else is contested or refused keeps no key from writing.
+    let has_keys = errors.is_empty()
+        && !encryption_key::carriers(&observed.namespace).iter().any(|it| comparison.writes(it));
     let makes_owner = comparison.writes(&control_plane_key(&observed.key, &observed.namespace));
     let (applied, due) = comparison.apply(context, observed, applier).await;
     let left = held_by_others(&applied.failures);
@@ -138,9 +146,9 @@ async fn make(
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
     let is_first = makes_owner && observed.owner.uid().is_none() && error.is_none();
-    let is_settled = is_settled && !is_first && error.is_none();
+    let may_promote = has_keys && !is_first && !applied.is_cut_short;
     let awaits_rollout =
-        is_settled && encryption_key::promote(context, observed, usable, applier.fence).await?;
+        may_promote && encryption_key::promote(context, observed, usable, applier.fence).await?;
     Ok(Made { left, error, has_written, held, is_first, awaits_rollout, lost: None })
 }
 

@@ -10,7 +10,7 @@ mod course;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use kube::api::{ApiResource, DynamicObject, ListParams, TypeMeta, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use lanyard_desired::{ObservedObject, OwnedKind};
@@ -100,6 +100,7 @@ impl Subject {
         loop {
             let end = match course.version() {
                 None => self.list(api, metrics, kind, &mut take).await,
+                Some(version) if course.is_watch_refused() => self.try_again(api, version).await,
                 Some(version) => self.watch(api, version, &mut take).await,
             };
             let (error, before) = (end.error().cloned(), course.failures());
@@ -174,6 +175,33 @@ impl Subject {
         }
     }
 
+    /// Begins a watch that was refused, to see whether it still is.
+    async fn try_again(&self, api: &KubernetesApi, version: String) -> End {
+        match self.begin(api, &version).await {
+            Ok(_) => End::Allowed,
+            Err(error) => {
+                let (version, lasted) = (Some(version), Duration::ZERO);
+                End::Broken { error, version, lasted, told: false }
+            }
+        }
+    }
+
+    /// Begins a watch from a version on.
+    async fn begin(
+        &self,
+        api: &KubernetesApi,
+        version: &str,
+    ) -> Result<impl Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + use<>, ApiError> {
+        let connection = api.connection_to_watch(&self.resource.plural);
+        let objects = self.objects(connection.client(), None);
+        // Those that began together do not end together.
+        let mut parameters = WatchParams::default().timeout(fastrand::u32(WATCH_SECONDS));
+        parameters.label_selector = self.labels.map(str::to_owned);
+        parameters.field_selector = self.fields();
+        let start = || connection.begin(objects.watch(&parameters, version));
+        api.call(Patience::ONE_TRY, self.action("watch"), start).await
+    }
+
     /// Follows one watch to its end.
     async fn go_on(
         &self,
@@ -181,16 +209,7 @@ impl Subject {
         got: &mut Got,
         take: &mut impl FnMut(Seen),
     ) -> Result<(), ApiError> {
-        let connection = api.connection_to_watch(&self.resource.plural);
-        let objects = self.objects(connection.client(), None);
-        // Those that began together do not end together.
-        let mut parameters = WatchParams::default().timeout(fastrand::u32(WATCH_SECONDS));
-        parameters.label_selector = self.labels.map(str::to_owned);
-        parameters.field_selector = self.fields();
-        let from = got.version.clone();
-        let start = || connection.begin(objects.watch(&parameters, &from));
-        let events = api.call(Patience::ONE_TRY, self.action("watch"), start).await?;
-        let mut events = std::pin::pin!(events);
+        let mut events = std::pin::pin!(self.begin(api, &got.version).await?);
         loop {
             let Some(event) = api.within(LONGEST_SILENCE, events.next()).await else {
                 // The server ends every watch in time: this one's connection is dead.

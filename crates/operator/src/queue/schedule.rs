@@ -153,6 +153,15 @@ impl<K: Clone + Eq + Hash + Ord> Schedule<K> {
         failures
     }
 
+    /// Looks at one then, if not sooner. What an API asked for is obeyed all the same.
+    pub(crate) fn at_latest(&mut self, key: &K, then: Duration) {
+        let Some(item) = self.items.get(key).filter(|item| item.turn.is_none()) else { return };
+        let soonest = then.max(item.not_before);
+        if soonest < item.due {
+            self.move_to(key, soonest);
+        }
+    }
+
     /// When the next one is due.
     pub(crate) fn next_due(&self) -> Option<Duration> {
         self.idle.first().map(|(due, ..)| *due)

@@ -11,9 +11,18 @@ pub(super) struct Course {
     version: Option<String>,
     /// How often in a row nothing came of it.
     failures: u32,
-    /// How often in a row the kind was refused with the same status.
-    refusals: u32,
-    refusal: Option<u16>,
+    /// How often in a row lists and watches were refused: each is a right of its own.
+    lists: Refusals,
+    watches: Refusals,
+    /// Whether a watch was refused and none has begun since.
+    is_watch_refused: bool,
+}
+
+/// How often in a row something was refused with the same status.
+#[derive(Debug, Default)]
+struct Refusals {
+    count: u32,
+    status: Option<u16>,
 }
 
 /// How a list or a watch ended.
@@ -21,6 +30,8 @@ pub(super) struct Course {
 pub(super) enum End {
     /// Everything was told, as of this version.
     Listed { version: String },
+    /// What was refused before has begun: what was missed meanwhile only a list tells.
+    Allowed,
     /// As every watch does, or cut on its way.
     Over { version: String, lasted: Duration, told: bool },
     /// It could not begin, or broke, perhaps after it had gone on for a while.
@@ -36,7 +47,7 @@ impl End {
     pub(super) const fn error(&self) -> Option<&ApiError> {
         match self {
             Self::Broken { error, .. } => Some(error),
-            Self::Listed { .. } | Self::Over { .. } => None,
+            Self::Listed { .. } | Self::Allowed | Self::Over { .. } => None,
         }
     }
 }
@@ -53,8 +64,13 @@ impl Course {
     }
 
     /// How often in a row the kind was refused with the same status.
-    pub(super) const fn refusals(&self) -> u32 {
-        self.refusals
+    pub(super) fn refusals(&self) -> u32 {
+        self.lists.count.max(self.watches.count)
+    }
+
+    /// Whether a watch was refused and none has begun since.
+    pub(super) const fn is_watch_refused(&self) -> bool {
+        self.is_watch_refused
     }
 
     /// Goes on from an end: after what pause. `chance` (0 to 1) spreads those that broke together.
@@ -66,7 +82,13 @@ impl Course {
         match end {
             End::Listed { version } => {
                 self.version = Some(version);
-                (self.refusals, self.refusal) = (0, None);
+                self.lists = Refusals::default();
+                Duration::ZERO
+            }
+            End::Allowed => {
+                self.version = None;
+                self.watches = Refusals::default();
+                self.is_watch_refused = false;
                 Duration::ZERO
             }
             End::Over { version, lasted, told } => {
@@ -78,12 +100,12 @@ impl Course {
                 if is_short { self.pause(LONGEST_PAUSE, chance) } else { Duration::ZERO }
             }
             End::Broken { error, version, lasted, told } => {
-                self.note_refusal(&error);
-                // What cannot be read is lost, and only a list tells it again; only a list proves
-                // that what was refused is not refused any more.
-                let needs_list = error.is_expiry()
-                    || matches!(error, ApiError::Unreadable { .. })
-                    || self.refusals > 0;
+                let is_list = version.is_none();
+                let refusals = if is_list { &mut self.lists } else { &mut self.watches };
+                refusals.note(&error);
+                self.is_watch_refused |= self.watches.count > 0;
+                // What cannot be read is lost, and only a list tells it again.
+                let needs_list = error.is_expiry() || matches!(error, ApiError::Unreadable { .. });
                 self.version = version.filter(|_| !needs_list);
                 if lasted >= SHORTEST_WATCH || (told && !needs_list) {
                     self.failures = 0;
@@ -96,20 +118,22 @@ impl Course {
         }
     }
 
-    fn note_refusal(&mut self, error: &ApiError) {
-        let refusal = error.refusal();
-        let is_the_same = self.refusal == refusal;
-        self.refusals = match refusal {
-            Some(_) if is_the_same => self.refusals.saturating_add(1),
-            Some(_) => 1,
-            None => 0,
-        };
-        self.refusal = refusal;
-    }
-
     fn pause(&mut self, longest: Duration, chance: f64) -> Duration {
         self.failures = self.failures.saturating_add(1);
         backoff(self.failures, FIRST_PAUSE, longest, chance)
+    }
+}
+
+impl Refusals {
+    fn note(&mut self, error: &ApiError) {
+        let status = error.refusal();
+        let is_the_same = self.status == status;
+        self.count = match status {
+            Some(_) if is_the_same => self.count.saturating_add(1),
+            Some(_) => 1,
+            None => 0,
+        };
+        self.status = status;
     }
 }
 

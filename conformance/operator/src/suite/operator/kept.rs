@@ -88,6 +88,8 @@ deployments:
 ";
 
 async fn rotation(world: World) -> Result<(), Failed> {
+    // Somebody else holds another object for good, which keeps no key from writing.
+    occupy(&world, &json!({"cloud.conf": "{}"})).await?;
     let templates = WorkloadTemplates::parse(API_SERVER).map_err(|it| format!("{it:?}"))?;
     let running = Running::start(&world, |it| it.templates = Arc::new(templates)).await?;
     world.make_cluster(|_| ()).await?;

@@ -257,3 +257,29 @@ proptest! {
         prop_assert!(wished.is_empty(), "{:?}", wished);
     }
 }
+
+#[test]
+fn what_may_be_done_sooner_waits_for_no_failure_and_obeys_what_was_asked() {
+    let minutes = Duration::from_mins;
+    let cases = [(Again::Slowly, minutes(1)), (Again::AfterAsked(minutes(5)), minutes(5))];
+    for (again, expected) in cases {
+        let mut schedule = Schedule::default();
+        schedule.wake(&1, Wake::Wish, Duration::ZERO);
+        let mut now = Duration::ZERO;
+        // It failed often enough to wait for ten minutes.
+        for _ in 0..8 {
+            let (_, turn) = schedule.begin(now).unwrap();
+            schedule.end(&1, turn, again, now, 0.0);
+            schedule.at_latest(&1, now + minutes(1));
+            let due = schedule.next_due().unwrap();
+            assert!(due <= now + expected, "{again:?}");
+            now = due;
+        }
+        assert!(now >= expected * 4, "{again:?}: never at once");
+        let (_, turn) = schedule.begin(now).unwrap();
+        schedule.at_latest(&1, now);
+        schedule.end(&1, turn, Again::In(minutes(5)), now, 0.0);
+        schedule.at_latest(&1, now + minutes(10));
+        assert_eq!(schedule.next_due(), Some(now + minutes(5)), "it is sooner anyway");
+    }
+}

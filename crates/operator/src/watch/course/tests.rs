@@ -77,7 +77,7 @@ fn what_cannot_be_read_is_listed_and_trouble_that_passes_is_not() {
     let cases = [
         (unreadable(), None),
         (refused(410, 0), None),
-        (refused(403, 0), None),
+        (refused(403, 0), Some("2")),
         (refused(429, 0), Some("2")),
         (refused(500, 0), Some("2")),
         (refused(504, 0), Some("2")),
@@ -100,21 +100,52 @@ fn trouble_keeps_the_version_and_what_was_asked_is_obeyed() {
     assert_eq!(longest, Some(60_000));
 }
 
+/// What came of a list that did not tell everything.
+fn unlisted(error: ApiError) -> End {
+    End::of_list(error)
+}
+
 #[test]
-fn what_is_refused_again_and_again_is_listed_anew_and_counted() {
+fn what_is_refused_again_and_again_is_counted_for_each_right() {
+    for end in [broken, unlisted] {
+        let mut course = Course::default();
+        course.after(listed(), 0.0);
+        let mut refusals = |error: ApiError| {
+            course.after(end(error), 0.0);
+            course.refusals()
+        };
+        assert_eq!((refusals(refused(403, 0)), refusals(refused(403, 0))), (1, 2));
+        assert_eq!(refusals(refused(404, 0)), 1, "a server that begins refuses otherwise");
+        assert_eq!(refusals(refused(500, 0)), 0, "an API that is away refuses nothing");
+    }
+}
+
+#[test]
+fn a_watch_that_is_refused_leads_to_one_list_and_that_once_it_is_allowed() {
+    let mut course = Course::default();
+    course.after(listed(), 0.0);
+    for times in 1..20 {
+        course.after(broken(refused(403, 0)), 0.0);
+        assert_eq!((course.version().as_deref(), course.refusals()), (Some("2"), times));
+        assert!(course.is_watch_refused());
+    }
+    // The API is away for a moment; that gives no right.
+    course.after(broken(refused(500, 0)), 0.0);
+    assert!(course.is_watch_refused());
+    assert_eq!(millis(&mut course, End::Allowed), 0);
+    assert_eq!((course.version(), course.refusals()), (None, 0));
+    assert!(!course.is_watch_refused());
+}
+
+#[test]
+fn a_list_that_is_allowed_says_nothing_of_the_watch() {
     let mut course = Course::default();
     course.after(listed(), 0.0);
     course.after(broken(refused(403, 0)), 0.0);
-    assert_eq!((course.version(), course.refusals()), (None, 1));
-    course.after(broken(refused(403, 0)), 0.0);
-    assert_eq!(course.refusals(), 2);
-    course.after(broken(refused(404, 0)), 0.0);
-    assert_eq!(course.refusals(), 1, "a server that begins refuses otherwise than it does later");
-    course.after(broken(refused(500, 0)), 0.0);
-    assert_eq!(course.refusals(), 0, "an API that is away refuses nothing");
-    course.after(broken(refused(403, 0)), 0.0);
+    // It grew too old meanwhile.
+    course.after(broken(refused(410, 0)), 0.0);
     course.after(listed(), 0.0);
-    assert_eq!(course.refusals(), 0);
+    assert!(course.is_watch_refused());
 }
 
 fn short_end() -> impl Strategy<Value = End> {
