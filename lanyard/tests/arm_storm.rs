@@ -1,5 +1,5 @@
-//! An hour in which Azure Resource Manager throttles everybody, in virtual time: nine canaries of one
-//! hosted cluster against the local Azure, and what the operator makes of their facts.
+//! An hour in which Azure Resource Manager, or Entra, throttles everybody, in virtual time: nine
+//! canaries of one hosted cluster against the local Azure, and what the operator makes of their facts.
 
 #![cfg(feature = "emulator")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lanyard_api::hosted_cluster_identities::IdentitiesStatus;
+use lanyard_canary::Patience;
 use lanyard_clock::Clock as _;
 use lanyard_desired::status::Transition;
 use lanyard_vocabulary::Component;
@@ -98,7 +99,11 @@ async fn storm(retry_after: u32, most: usize) {
     let effect = json!({"type": "throttle", "retry_after": retry_after});
     let rule = json!({"name": "storm", "service": "arm", "seconds": 3_600, "effect": effect});
     watched.azure.control("POST", "faults", &rule.to_string()).await;
-    watched.pass(30, |status| assert_eq!(verdicts(status), calm, "nothing is taken back")).await;
+    watched.pass(2, |status| assert_eq!(verdicts(status), calm, "nothing is taken back")).await;
+    // Who is to be left alone for long is told of before it is asked again.
+    let is_told = watched.reasons()[&Component::Disk] == "TooManyRequests";
+    assert_eq!(is_told, Duration::from_secs(retry_after.into()) >= Patience::HOPS.lasting);
+    watched.pass(28, |status| assert_eq!(verdicts(status), calm, "nothing is taken back")).await;
     // A pod that is new has proven nothing; its identity was, with the same certificate.
     watched.flock.replace(&watched.azure, Component::Disk);
     watched.pass(30, |status| assert_eq!(verdicts(status), calm, "nothing is taken back")).await;
@@ -149,4 +154,67 @@ fn an_hour_of_throttling_by_arm_takes_nothing_back_and_is_sat_out_with_few_reque
 #[test]
 fn so_is_one_in_which_arm_wants_to_be_left_alone_for_long() {
     azure::run(storm(900, 45));
+}
+
+#[test]
+fn so_is_one_in_which_arm_is_asked_once() {
+    azure::run(storm(3_600, 12));
+}
+
+async fn rotation_while_entra_throttles() {
+    let mut watched = Watched::start().await;
+    let calm = verdicts(watched.status.as_ref().unwrap());
+    assert!(calm.iter().all(|(_, verdict)| verdict == "True"), "{calm:?}");
+    watched.news.clear();
+    let disk = |status: &IdentitiesStatus| {
+        let name = Component::Disk.name();
+        status.identities.iter().find(|it| it.component == name).unwrap().clone()
+    };
+    let before = disk(watched.status.as_ref().unwrap());
+
+    let effect = json!({"type": "throttle", "retry_after": 7});
+    let rule = json!({"name": "storm", "service": "entra", "seconds": 2_400, "effect": effect});
+    watched.azure.control("POST", "faults", &rule.to_string()).await;
+    watched.pass(5, |status| assert_eq!(verdicts(status), calm, "every token serves on")).await;
+    let component = json!({"component": Component::Disk.name()});
+    watched.azure.control("POST", "rotate", &component.to_string()).await;
+    watched.flock.rewrite(&watched.azure, Component::Disk).await;
+    // Nobody knows whether Entra takes the new certificate, so nobody says so; the others are as
+    // they were.
+    watched
+        .pass(30, |status| {
+            let now = disk(status);
+            let is_renewed = now.not_after != before.not_after;
+            assert_eq!(now.ready, if is_renewed { "Unknown" } else { "True" }, "{}", now.message);
+            let others = status.identities.iter().filter(|it| it.component != now.component);
+            assert!(others.into_iter().all(|it| it.ready == "True"));
+        })
+        .await;
+    let now = disk(watched.status.as_ref().unwrap());
+    assert_ne!(now.not_after, before.not_after, "it is loaded");
+    assert_eq!(
+        (now.reason.as_str(), now.last_good_hop.as_deref()),
+        ("NotProven", Some("credential"))
+    );
+    let count = |watched: &Watched, reason: &str| {
+        watched.news.iter().filter(|it| it.reason == reason).count()
+    };
+    assert_eq!(count(&watched, "NotProven"), 1, "{:?}", watched.news);
+    assert_eq!(count(&watched, "CredentialRotated"), 0, "{:?}", watched.news);
+
+    // It ends, Entra takes it, and all is well.
+    watched.pass(14, |_| ()).await;
+    assert_eq!(verdicts(watched.status.as_ref().unwrap()), calm);
+    assert!(
+        watched.reasons().values().all(|reason| reason == "AsExpected"),
+        "{:?}",
+        watched.reasons()
+    );
+    assert_eq!(watched.flock.lapses(Component::Disk), 0, "the token before served on");
+    watched.azure.shutdown().await;
+}
+
+#[test]
+fn a_certificate_that_comes_while_entra_throttles_is_not_told_as_proven_before_entra_takes_it() {
+    azure::run(rotation_while_entra_throttles());
 }

@@ -216,14 +216,14 @@ fn log(before: Option<&CanaryFacts>, now: &CanaryFacts) {
             tracing::info!(hop = healed.hop, last_good_hop, "what was wrong is over");
         }
         _ if before.and_then(|it| it.last_good_hop.as_deref()) != last_good_hop => {
-            tracing::info!(last_good_hop, "the identity is proven");
+            tracing::info!(last_good_hop, "what is proven of the identity has changed");
         }
         _ => {}
     }
     match (&now.throttled, before.and_then(|it| it.throttled.as_ref())) {
         (Some(throttled), None) => {
             let (hop, code, message) = (&throttled.hop, &throttled.code, &throttled.message);
-            tracing::warn!(hop, code, "what was known stays known: {message}");
+            tracing::warn!(hop, code, last_good_hop, "nobody may ask: {message}");
         }
         (None, Some(ended)) => tracing::info!(hop = ended.hop, "it is throttled no more"),
         _ => {}

@@ -35,9 +35,15 @@ impl Identity {
         Self { component, patience, credential: None, hops, probes: BTreeMap::new() }
     }
 
-    /// A credential is loaded.
+    /// A credential is loaded. What is known of the hop at which another one is shown to Entra is
+    /// not known of this one.
     pub(crate) fn loaded(&mut self, credential: LoadedCredential) {
-        self.credential = Some(credential);
+        let before = self.credential.replace(credential);
+        if !is_same(before.as_ref(), self.credential.as_ref())
+            && let Some(track) = self.hops.get_mut(&Hop::EntraToken)
+        {
+            track.outdate();
+        }
     }
 
     /// A hop was walked.
@@ -199,8 +205,7 @@ pub(crate) fn carried_on(mut facts: CanaryFacts, before: &CanaryFacts) -> Canary
 
 /// Fills what is unknown, behind the last hop that is known to be good, with what was known.
 fn remember(facts: &mut CanaryFacts, before: &CanaryFacts) {
-    let certificate = |it: &CanaryFacts| it.credential.as_ref().map(|it| it.thumbprint.clone());
-    if facts.credential.is_none() || certificate(facts) != certificate(before) {
+    if !is_same(facts.credential.as_ref(), before.credential.as_ref()) {
         return;
     }
     let is_asked_anew = |old: &&ProbeFacts| facts.probes.iter().any(|probe| probe.name == old.name);
@@ -222,6 +227,13 @@ fn remember(facts: &mut CanaryFacts, before: &CanaryFacts) {
     {
         facts.last_good_hop = Some(further.clone());
     }
+}
+
+/// Whether both are one certificate of one client, whatever its document says besides.
+fn is_same(one: Option<&LoadedCredential>, other: Option<&LoadedCredential>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| {
+        (&one.client_id, &one.thumbprint) == (&other.client_id, &other.thumbprint)
+    })
 }
 
 /// Where a hop is in the walk.

@@ -16,7 +16,7 @@ use lanyard_azure::CallError;
 use self::encryption::KeyUrl;
 use self::network::NetworkPlace;
 use crate::cadence::jittered;
-use crate::trouble::{Nature, Trouble};
+use crate::trouble::{THROTTLED, Trouble};
 
 /// A probe to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +87,9 @@ impl Made {
     pub(crate) fn refused(error: &CallError) -> Self {
         let trouble = Trouble::of_call(error);
         let pause = trouble.rest(OFTEN).unwrap_or_else(|| pause_after(error.status()));
-        if trouble.nature == Nature::Throttled {
+        if trouble.is_throttled() {
+            // Be it Azure or Entra: nobody answered what was asked, so nobody is to blame.
+            let trouble = trouble.taking_nothing_back().because(THROTTLED);
             return Self { outcome: Err(trouble), pause: Some(pause) };
         }
         let reason = match error {

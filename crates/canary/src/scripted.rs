@@ -182,7 +182,8 @@ impl Bench {
         Arc::new(self.clock.clone())
     }
 
-    /// Writes a credential that begins to be valid so many minutes after the first one.
+    /// Writes a credential that begins to be valid so many minutes after the first one, with a
+    /// certificate of its own.
     pub(crate) fn write(&self, minutes: u64) {
         self.write_content(&document(minutes).to_string());
     }
@@ -277,20 +278,24 @@ impl Bench {
     }
 }
 
-/// The PEM of a key and its certificate, which hold the marker in no other form than base64.
-static BUNDLE: LazyLock<String> = LazyLock::new(|| {
-    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap();
-    let params = rcgen::CertificateParams::new(vec!["disk".to_owned()]).unwrap();
-    let certificate = params.self_signed(&key).unwrap();
-    format!("{}{}", key.serialize_pem(), certificate.pem())
-});
+static KEY: LazyLock<rcgen::KeyPair> =
+    LazyLock::new(|| rcgen::KeyPair::generate_for(&rcgen::PKCS_RSA_SHA256).unwrap());
+
+/// The PEM of a key and a certificate with this number, which hold the marker in no other form than
+/// base64.
+fn bundle(number: u64) -> String {
+    let mut params = rcgen::CertificateParams::new(vec!["disk".to_owned()]).unwrap();
+    params.serial_number = Some(number.into());
+    let certificate = params.self_signed(&*KEY).unwrap();
+    format!("{}{}", KEY.serialize_pem(), certificate.pem())
+}
 
 fn document(minutes: u64) -> Value {
     let begin: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
     json!({
         "client_id": "22222222-2222-4222-8222-222222222222",
         "tenant_id": "11111111-1111-4111-8111-111111111111",
-        "client_secret": STANDARD.encode(BUNDLE.as_bytes()),
+        "client_secret": STANDARD.encode(bundle(minutes + 1)),
         "client_secret_url": format!("https://example.com/?sig={MARKER}"),
         "authentication_endpoint": "https://login.microsoftonline.com/",
         "not_before": (begin + Duration::from_mins(minutes)).to_string(),

@@ -9,7 +9,11 @@
 //!    on the way says nothing new about what is known to be bad.
 //! 4. A service that wants to be left alone ([`Nature::Throttled`]) says nothing: what was known
 //!    stays known however long it lasts. It is counted as in rule 2, and then told beside what is
-//!    known, until somebody answers; at once where nothing is known, for it is why.
+//!    known, until somebody answers; at once where nothing is known, for it is why, and where it is
+//!    to last as long as that by its own word: nobody asks before.
+//! 5. What is known of something that was replaced ([`Track::outdate`]) is not known of what took its
+//!    place. It stands while that is tried, within the patience of rule 2; where a service that
+//!    throttles keeps it from being tried, nothing is known.
 
 use std::time::Duration;
 
@@ -58,6 +62,8 @@ pub(crate) struct Track {
     standing: Standing,
     run: Option<Run>,
     throttling: Option<Throttling>,
+    /// Whether what is known is of something that was replaced.
+    is_outdated: bool,
 }
 
 /// Failures in a row that may pass.
@@ -71,8 +77,9 @@ struct Run {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Throttling {
     run: Run,
-    /// What is told of it, once it is.
-    told: Option<Trouble>,
+    /// What was said first, and then what is told.
+    trouble: Trouble,
+    is_told: bool,
 }
 
 impl Run {
@@ -85,6 +92,19 @@ impl Run {
         self.failures = self.failures.saturating_add(1);
         let lasted = now.monotonic.saturating_sub(self.first.monotonic);
         self.failures >= patience.failures && lasted >= patience.lasting
+    }
+}
+
+impl Throttling {
+    const fn beginning(trouble: Trouble, first: Moment) -> Self {
+        Self { run: Run::beginning(first), trouble, is_told: false }
+    }
+
+    /// It is told from now on, in the words that it was told in first.
+    fn tell(&mut self, trouble: Trouble) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            self.trouble = trouble;
+        }
     }
 }
 
@@ -105,8 +125,8 @@ impl Track {
 
     /// That nobody may ask, and since when, where that is told.
     pub(crate) fn throttled(&self) -> Option<(&Trouble, Timestamp)> {
-        let throttling = self.throttling.as_ref()?;
-        Some((throttling.told.as_ref()?, throttling.run.first.wall))
+        let throttling = self.throttling.as_ref().filter(|throttling| throttling.is_told)?;
+        Some((&throttling.trouble, throttling.run.first.wall))
     }
 
     /// A try came to something.
@@ -122,14 +142,33 @@ impl Track {
         *self = Self::default();
     }
 
+    /// What is tried was replaced by another: what is known is of the one before.
+    pub(crate) fn outdate(&mut self) {
+        self.is_outdated = true;
+        if let Some(throttling) = &mut self.throttling {
+            throttling.is_told = true;
+            self.take_back();
+        }
+    }
+
+    /// Nothing is known where it was known of something else.
+    fn take_back(&mut self) {
+        if std::mem::take(&mut self.is_outdated) {
+            self.standing = Standing::Unknown;
+        }
+    }
+
     fn succeed(&mut self, now: Moment) {
-        (self.run, self.throttling) = (None, None);
+        (self.run, self.throttling, self.is_outdated) = (None, None, false);
         if !self.is_good() {
             self.standing = Standing::Good { since: now.wall };
         }
     }
 
     fn fail(&mut self, trouble: Trouble, now: Moment, patience: Patience) {
+        if trouble.is_throttled() {
+            self.take_back();
+        }
         match trouble.nature {
             Nature::Final => self.refuse(trouble, now),
             Nature::Passing => {
@@ -137,21 +176,25 @@ impl Track {
                 let since = run.first.wall;
                 if run.grow(now, patience) && !matches!(self.standing, Standing::Bad { .. }) {
                     self.standing = Standing::Bad { trouble, since };
+                    self.is_outdated = false;
                 }
             }
             Nature::Throttled => {
-                let begins = || Throttling { run: Run::beginning(now), told: None };
-                let throttling = self.throttling.get_or_insert_with(begins);
-                let is_lasting = throttling.run.grow(now, patience);
-                if is_lasting || self.standing == Standing::Unknown {
-                    throttling.told.get_or_insert(trouble);
+                let is_to_last = trouble.asks_for(patience.lasting);
+                let first = || Throttling::beginning(trouble.clone(), now);
+                let throttling = self.throttling.get_or_insert_with(first);
+                if throttling.run.grow(now, patience)
+                    || is_to_last
+                    || self.standing == Standing::Unknown
+                {
+                    throttling.tell(trouble);
                 }
             }
         }
     }
 
     fn refuse(&mut self, trouble: Trouble, now: Moment) {
-        (self.run, self.throttling) = (None, None);
+        (self.run, self.throttling, self.is_outdated) = (None, None, false);
         let is_told = |told: &Standing| matches!(told, Standing::Bad { trouble: told, .. } if told.is_same(&trouble));
         if !is_told(&self.standing) {
             self.standing = Standing::Bad { trouble, since: now.wall };

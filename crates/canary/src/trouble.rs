@@ -54,7 +54,7 @@ impl Trouble {
             message,
             hint,
             nature,
-            is_throttled: false,
+            is_throttled: nature == Nature::Throttled,
             asked: None,
         }
     }
@@ -134,10 +134,25 @@ impl Trouble {
         Self { is_throttled: true, asked, ..self }
     }
 
-    /// The same where a token is held all the while: who may not ask for the next one is none the
-    /// worse for it before this one ends.
-    pub(crate) fn while_held(self) -> Self {
+    /// Whether whoever answered throttles, whatever that says about the identity.
+    pub(crate) const fn is_throttled(&self) -> bool {
+        self.is_throttled
+    }
+
+    /// Whether it wants to be left alone for so long at least.
+    pub(crate) fn asks_for(&self, pause: Duration) -> bool {
+        self.asked.is_some_and(|asked| asked >= pause)
+    }
+
+    /// The same where throttling takes nothing back: while a token is held, for who may not ask for
+    /// the next one is none the worse for it before this one ends; and of what is more than a token.
+    pub(crate) fn taking_nothing_back(self) -> Self {
         if self.is_throttled { Self { nature: Nature::Throttled, ..self } } else { self }
+    }
+
+    /// The same where no token is held: then throttling is trouble on the way, as any other.
+    pub(crate) fn without_token(self) -> Self {
+        if self.is_throttled { Self { nature: Nature::Passing, ..self } } else { self }
     }
 
     /// For how long nobody is asked because of this, the so-many-th time in a row.

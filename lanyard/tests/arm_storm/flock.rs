@@ -105,6 +105,13 @@ impl Flock {
         self.start(azure, component);
     }
 
+    /// The node brings what the vault holds now.
+    pub(crate) async fn rewrite(&self, azure: &Azure, component: Component) {
+        let fresh = self.files.path().join("fresh");
+        std::fs::write(&fresh, azure.document(component).await).unwrap();
+        std::fs::rename(fresh, self.files.path().join(component.name())).unwrap();
+    }
+
     /// How the identities are, as the operator tells it.
     pub(crate) fn status(
         &self,
@@ -225,6 +232,7 @@ fn parts(azure: &Azure, component: Component) -> CanaryParts {
     let transport = azure.transport();
     let mut options = TokenTransportOptions::default();
     options.clock = azure.shared_clock();
+    options.retry = Some(CanaryParts::token_retry());
     options.client.transport = Some(transport.unpaced());
     CanaryParts {
         clock: azure.shared_clock(),

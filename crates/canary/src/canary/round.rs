@@ -79,14 +79,15 @@ impl Rounds {
     async fn make(&mut self, board: &mut Board) {
         self.look_at_file(board);
         let mut refused = false;
-        // Who left Entra alone found out nothing.
         if self.parts.clock.monotonic() >= self.token_rest.until {
             let mut token = self.prove_token().await;
             if self.holds_token() {
-                token = token.map_err(Trouble::while_held);
+                token = token.map_err(Trouble::taking_nothing_back);
             }
             refused = token.as_ref().is_err_and(|trouble| trouble.nature == Nature::Final);
             self.note(board, Hop::EntraToken, token);
+        } else if !self.holds_token() {
+            self.go_without_token(board);
         }
         let held = self.holds_token();
         if held && self.is_call_due() {
@@ -96,6 +97,15 @@ impl Rounds {
             board.identity.not_reached(Hop::Granted);
         }
         self.count_lapse();
+    }
+
+    /// Who leaves Entra alone finds out nothing; but that there is no token any more is known, and
+    /// that it is because of what Entra said last.
+    fn go_without_token(&self, board: &mut Board) {
+        if let Some(trouble) = self.token_rest.why.clone() {
+            let now = board.now();
+            board.identity.walked(Hop::EntraToken, Err(trouble.without_token()), now);
+        }
     }
 
     fn look_at_file(&mut self, board: &mut Board) {
@@ -207,14 +217,18 @@ struct Rest {
     until: Duration,
     /// How often in a row it throttled.
     times: u32,
+    /// What it said last.
+    why: Option<Trouble>,
 }
 
 impl Rest {
     fn follow(&mut self, outcome: &Result<(), Trouble>, now: Duration) {
         let times = self.times.saturating_add(1);
-        match outcome.as_ref().err().and_then(|trouble| trouble.rest(times)) {
-            Some(pause) => *self = Self { until: now.saturating_add(pause), times },
-            None => self.times = 0,
+        let trouble = outcome.as_ref().err();
+        if let Some(pause) = trouble.and_then(|trouble| trouble.rest(times)) {
+            *self = Self { until: now.saturating_add(pause), times, why: trouble.cloned() };
+        } else {
+            (self.times, self.why) = (0, None);
         }
     }
 }

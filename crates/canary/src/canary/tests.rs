@@ -1,3 +1,5 @@
+mod storms;
+
 use async_trait::async_trait;
 use azure_core::http::Method;
 use lanyard_clock::Clock as _;
@@ -154,84 +156,6 @@ fn a_revoked_identity_is_told_with_entras_code_and_so_is_its_return() {
         assert_eq!(running.kept.codes(), ["good", "AADSTS700016", "good"]);
         assert_eq!(running.kept.last().last_good_hop.as_deref(), Some("granted"));
         assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(1.0));
-    });
-}
-
-#[test]
-fn an_hour_of_throttling_costs_few_calls_and_takes_nothing_back() {
-    run(async {
-        for (retry_after, most) in [(None, 14), (Some(120), 15), (Some(7), 16), (Some(900), 5)] {
-            let running = Running::proven(|_| ()).await;
-            running.bench.azure.answers(Azure::ARM, Answer::throttled(retry_after));
-            let before = running.calls();
-            running.pass(4).await;
-            assert_eq!(running.kept.codes(), ["good"], "nothing is told at once");
-            running.pass(56).await;
-            let calls = running.calls() - before;
-            assert!((3..=most).contains(&calls), "{calls} calls with Retry-After {retry_after:?}");
-            // The identity is none the worse for it: it is told beside what is known.
-            assert_eq!(running.kept.codes(), ["good", "good"]);
-            let facts = running.kept.last();
-            let throttled = facts.throttled.unwrap();
-            assert_eq!((&*throttled.hop, &*throttled.code), ("granted", "TooManyRequests"));
-            assert_eq!((facts.last_good_hop.as_deref(), facts.failure), (Some("granted"), None));
-            assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(1.0));
-            assert_eq!(
-                running.bench.metric(r#"lanyard_canary_hop_good{hop="granted"}"#),
-                Some(1.0)
-            );
-            running.bench.azure.heals(Azure::ARM);
-            running.pass(if retry_after == Some(900) { 17 } else { 7 }).await;
-            assert_eq!(running.kept.codes(), ["good", "good", "good"]);
-            assert_eq!(running.kept.last().throttled, None);
-        }
-    });
-}
-
-#[test]
-fn an_hour_of_throttling_by_entra_costs_few_requests_and_the_token_serves_on() {
-    run(async {
-        for (retry_after, most) in [(None, 13), (Some(120), 14), (Some(7), 15)] {
-            let running = Running::proven(|_| ()).await;
-            // The held token lives for an hour; it is asked anew before that ends.
-            running.pass(9).await;
-            running.bench.azure.answers(Azure::ENTRA, Answer::throttled(retry_after));
-            let (before, calls) = (running.tokens(), running.calls());
-            running.pass(45).await;
-            let tokens = running.tokens() - before;
-            assert!((3..=most).contains(&tokens), "{tokens} requests at {retry_after:?}");
-            assert!(running.calls() - calls >= 40, "the held token serves on");
-            assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(1.0));
-            let (codes, facts) = (running.kept.codes(), running.kept.last());
-            assert!(codes.iter().all(|code| code == "good"), "{codes:?}");
-            assert_eq!(facts.last_good_hop.as_deref(), Some("granted"));
-            let throttled = facts.throttled.unwrap();
-            assert_eq!((&*throttled.hop, &*throttled.code), ("entra-token", "Throttled"));
-            running.bench.azure.heals(Azure::ENTRA);
-            running.pass(8).await;
-            let healed = running.kept.last();
-            assert_eq!((healed.failure, healed.throttled), (None, None));
-        }
-    });
-}
-
-#[test]
-fn an_entra_that_throttles_longer_than_the_token_lasts_is_told_as_a_failure() {
-    run(async {
-        let running = Running::proven(|_| ()).await;
-        running.pass(9).await;
-        running.bench.azure.answers(Azure::ENTRA, Answer::throttled(Some(7)));
-        running.pass(100).await;
-        assert_eq!(running.bench.metric("lanyard_canary_authenticated"), Some(0.0));
-        let facts = running.kept.last();
-        let failure = facts.failure.unwrap();
-        assert_eq!((&*failure.hop, &*failure.code), ("entra-token", "Throttled"));
-        assert_eq!(facts.last_good_hop.as_deref(), Some("credential"));
-        running.bench.azure.heals(Azure::ENTRA);
-        running.pass(8).await;
-        let healed = running.kept.last();
-        assert_eq!((healed.last_good_hop.as_deref(), healed.failure), (Some("granted"), None));
-        assert_eq!(healed.throttled, None);
     });
 }
 

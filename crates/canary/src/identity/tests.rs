@@ -135,6 +135,11 @@ fn what_a_restarted_process_has_not_found_out_yet_is_still_what_it_was() {
         walk(&mut other, &good[..2]);
         other.loaded(loaded("u"));
         assert_eq!(carried_on(other.facts(), &before), other.facts());
+        // Nor of the same certificate as another client.
+        let mut other = identity();
+        walk(&mut other, &good[..2]);
+        other.loaded(LoadedCredential { client_id: "d".to_owned(), ..loaded("t") });
+        assert_eq!(carried_on(other.facts(), &before), other.facts());
     }
     let mut earlier = identity();
     walk(&mut earlier, &refused);
@@ -171,6 +176,29 @@ fn a_process_that_restarts_while_it_is_throttled_goes_on_telling_it() {
         anew.walked(Hop::Granted, answer, at(3_600));
         assert_eq!(carried_on(anew.facts(), &before), anew.facts(), "somebody answered");
     }
+}
+
+#[test]
+fn a_certificate_that_may_not_be_shown_yet_is_not_proven_by_the_one_before() {
+    let busy = || Trouble::new(Nature::Throttled, "Throttled", "m", "h");
+    let mut identity = identity();
+    identity.loaded(loaded("t"));
+    for hop in [Hop::Credential, Hop::EntraToken, Hop::Granted] {
+        identity.walked(hop, Ok(()), at(0));
+    }
+    // The same certificate in another document is the one that was proven.
+    let stamped = LoadedCredential { not_after: Some(at(900).wall), ..loaded("t") };
+    identity.loaded(stamped);
+    identity.walked(Hop::EntraToken, Err(busy()), at(60));
+    assert_eq!(identity.facts().last_good_hop.as_deref(), Some("granted"));
+    identity.loaded(loaded("u"));
+    let facts = identity.facts();
+    assert_eq!((facts.last_good_hop.as_deref(), facts.failure), (Some("credential"), None));
+    assert_eq!(facts.throttled.unwrap().hop, "entra-token");
+    assert_eq!(identity.verdict(Hop::EntraToken), None);
+    identity.walked(Hop::EntraToken, Ok(()), at(120));
+    let facts = identity.facts();
+    assert_eq!((facts.last_good_hop.as_deref(), facts.throttled), (Some("granted"), None));
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use lanyard_credential::TokenError;
+
 use super::*;
 use crate::trouble::Nature;
 
@@ -56,7 +58,25 @@ fn the_reason_says_who_is_to_blame() {
 
 #[test]
 fn a_probe_that_is_throttled_blames_nobody() {
-    let throttled = CallError::Throttled { target: "GET x".to_owned(), pause: None };
-    let trouble = Made::refused(&throttled).outcome.unwrap_err();
-    assert_eq!((trouble.code.as_str(), trouble.nature), ("TooManyRequests", Nature::Throttled));
+    let target = || "GET x".to_owned();
+    let by_entra = TokenError::CoolingDown {
+        endpoint: "https://login.microsoftonline.com".to_owned(),
+        client: None,
+        remaining: Duration::from_mins(15),
+    };
+    let cases = [
+        (CallError::Throttled { target: target(), pause: None }, 300),
+        (CallError::Token { target: target(), source: by_entra.into() }, 900),
+    ];
+    for (error, seconds) in cases {
+        let made = Made::refused(&error);
+        assert_eq!(made.next_in(Duration::from_mins(10), 0.0), Duration::from_secs(seconds));
+        let trouble = made.outcome.unwrap_err();
+        let said = (trouble.code.as_str(), trouble.nature);
+        assert_eq!(said, ("TooManyRequests", Nature::Throttled), "{error}");
+    }
+    // A token that Entra refuses is another matter.
+    let refused = TokenError::NoRuntime;
+    let error = CallError::Token { target: target(), source: refused.into() };
+    assert_eq!(Made::refused(&error).outcome.unwrap_err().code, "InvalidAzureCredentials");
 }

@@ -125,6 +125,52 @@ fn a_service_that_wants_to_be_left_alone_takes_nothing_back_and_is_told_when_it_
     }
 }
 
+fn throttled_for(seconds: u64) -> Result<(), Trouble> {
+    let pause = Some(Duration::from_secs(seconds));
+    let error = lanyard_azure::CallError::Throttled { target: "GET x".to_owned(), pause };
+    Err(Trouble::of_call(&error))
+}
+
+#[test]
+fn who_wants_to_be_left_alone_for_as_long_as_the_patience_is_told_of_at_once() {
+    for (seconds, is_told) in [(7, false), (299, false), (300, true), (3_600, true)] {
+        let track = track(&[(0, Ok(())), (60, throttled_for(seconds))]);
+        let since = track.throttled().map(|(_, since)| since);
+        assert_eq!(since, is_told.then(|| at(60).wall), "{seconds}");
+        assert!(track.is_good(), "{seconds}");
+    }
+    // It came to that later, and began before.
+    let track = track(&[(0, Ok(())), (60, throttled_for(7)), (120, throttled_for(3_600))]);
+    assert_eq!(track.throttled().map(|(_, since)| since), Some(at(60).wall));
+}
+
+#[test]
+fn what_is_known_of_something_that_was_replaced_ends_where_its_successor_may_not_be_tried() {
+    for known in [Ok(()), refusal("AADSTS700016")] {
+        let mut track = track(&[(0, known.clone())]);
+        let before = track.standing().clone();
+        track.outdate();
+        track.note(passing("TimedOut"), at(60), PATIENCE);
+        assert_eq!(*track.standing(), before, "trouble on the way has its patience");
+        track.note(throttled(), at(120), PATIENCE);
+        assert_eq!(*track.standing(), Standing::Unknown);
+        assert_eq!(track.throttled().map(|(_, since)| since), Some(at(120).wall), "it says why");
+        for (end, told_then) in [(Ok(()), "good"), (refusal("Y"), "Y")] {
+            let mut track = track.clone();
+            track.note(end, at(180), PATIENCE);
+            assert_eq!(told(track.standing()), told_then);
+            // From then on it is known of this one.
+            track.note(throttled(), at(240), PATIENCE);
+            assert_eq!(told(track.standing()), told_then);
+        }
+    }
+    // Nobody tries it while the service is left alone already.
+    let mut track = track(&[(0, Ok(())), (60, throttled())]);
+    track.outdate();
+    assert_eq!(*track.standing(), Standing::Unknown);
+    assert_eq!(track.throttled().map(|(_, since)| since), Some(at(60).wall));
+}
+
 fn outcomes() -> impl Strategy<Value = Vec<(u64, Result<(), Trouble>)>> {
     let outcome = prop_oneof![
         Just(Ok(())),

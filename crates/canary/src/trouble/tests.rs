@@ -59,9 +59,13 @@ fn a_token_that_could_not_be_had_is_told_by_what_entra_said() {
     let trouble = Trouble::of_call(&error);
     assert_eq!((trouble.code.as_str(), trouble.nature), ("TokenThrottled", Nature::Passing));
     assert_eq!(trouble.rest(1), Some(Duration::from_mins(1)));
-    assert_eq!(trouble.while_held().nature, Nature::Throttled);
+    let held = trouble.clone().taking_nothing_back();
+    assert_eq!(held.nature, Nature::Throttled);
+    assert_eq!(held.without_token(), trouble);
+    let seconds = Duration::from_secs;
+    assert_eq!([9, 10].map(|pause| trouble.asks_for(seconds(pause))), [true, false]);
     let refused = Trouble::of_call(&call(403, "AuthorizationFailed"));
-    assert_eq!(refused.clone().while_held(), refused);
+    assert_eq!(refused.clone().taking_nothing_back(), refused);
     assert_eq!(crate::call::Called::of(Err(error)).result, CallResult::NoToken);
 }
 
