@@ -3,6 +3,8 @@
 
 #![cfg(test)]
 
+#[path = "faults/canaries.rs"]
+mod canaries;
 #[path = "faults/crowd.rs"]
 mod crowd;
 #[path = "faults/path.rs"]

@@ -3,11 +3,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use lanyard_clock::Clock as _;
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::Role;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::server::Instead;
+use crate::canaries::{self, TOO_MANY_REQUESTS};
+use crate::server::{Instead, Server};
 use crate::stage::{
     CLASSES, CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, Stage, cluster, is_about, is_told,
     is_write_about, meddle, name, room, vault,
@@ -105,6 +107,120 @@ async fn of_a_thousand_that_have_everything_three_in_trouble_keep_nobody_waiting
     stage.until("the third has everything", 5 * SECOND, || is_made(ODD)).await;
 }
 
+/// What is told of each identity of a cluster: whether it is ready, and why.
+fn verdicts(told: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let identities = told["status"]["identities"].as_array().cloned().unwrap_or_default();
+    identities.iter().map(|it| (text(&it["ready"]), text(&it["reason"]))).collect()
+}
+
+fn told(server: &Server, number: usize) -> Value {
+    server.object(IDENTITIES, NAMESPACE, &name(number)).unwrap_or_default()
+}
+
+/// How many identities of a cluster are ready for a reason.
+fn ready(server: &Server, number: usize, reason: &str) -> usize {
+    verdicts(&told(server, number)).iter().filter(|it| it.0 == "True" && it.1 == reason).count()
+}
+
+/// Changes clusters, and says how long it takes until what is told is of what they are now.
+async fn notices_wishes(stage: &Stage, numbers: Range<usize>, domain: &str) -> Duration {
+    for number in numbers.clone() {
+        stage.server.change((CLUSTERS, NAMESPACE, &name(number)), |it| {
+            it["spec"]["dns"]["baseDomain"] = json!(domain);
+        });
+    }
+    let is_told = |number| {
+        let cluster = stage.server.object(CLUSTERS, NAMESPACE, &name(number)).unwrap();
+        told(&stage.server, number)["status"]["observedGeneration"]
+            == cluster["metadata"]["generation"]
+    };
+    let are_told = || numbers.clone().all(is_told);
+    stage.until("it is told of what they are now", 5 * SECOND, are_told).await
+}
+
+/// How often something was written about clusters: events, and what is told of their identities.
+fn written(stage: &Stage, numbers: &Range<usize>) -> (usize, usize) {
+    let count = |collection: &str| {
+        stage.server.count(|it| {
+            let is_about = |number| is_write_about(number)(it);
+            it.path.collection == collection && numbers.clone().any(is_about)
+        })
+    };
+    (count("events"), count(IDENTITIES))
+}
+
+#[tokio::test]
+async fn an_hour_in_which_arm_throttles_canaries_takes_nothing_back_and_keeps_nobody_waiting() {
+    const ONE: Range<usize> = ODD..ODD + 1;
+    const MANY: Range<usize> = 600..700;
+    let stage = Stage::start(Role::IdentityOnly, |server| {
+        for number in 0..ALL {
+            server.put(CLUSTERS, cluster(number));
+            canaries::release(server, number);
+        }
+    });
+    let server = &stage.server;
+    let all = |numbers: Range<usize>, arm: &str| {
+        numbers.into_iter().all(|number| {
+            let of_arm = ready(server, number, arm);
+            if arm == WELL { of_arm == 9 } else { of_arm == 8 && ready(server, number, WELL) == 1 }
+        })
+    };
+    stage.until("all identities work", 5 * SECOND, || all(0..ALL, WELL)).await;
+    stage.pass(10 * SECOND).await;
+    server.slow_down(SECOND / 50);
+    let usual = notices_wishes(&stage, 100..150, "calm.example.com").await;
+    assert!(usual > SECOND / 50 * 5, "four workers take {usual:?} for fifty writes");
+    let calm = server.version();
+    server.forget();
+
+    // In one cluster a canary after the other is throttled, in a hundred others all at one time.
+    let tell = |number, component, throttled: bool| {
+        let since = throttled.then(|| stage.clock.now());
+        canaries::tell(server, number, component, since);
+    };
+    let one_after_another = async |throttled| {
+        for component in canaries::of_arm() {
+            tell(ODD, component, throttled);
+            stage.pass(7 * SECOND).await;
+        }
+    };
+    let all_at_once = |throttled| {
+        for number in MANY {
+            canaries::of_arm().for_each(|component| tell(number, component, throttled));
+        }
+    };
+    for (is_throttled, arm, hour) in [(true, TOO_MANY_REQUESTS, 57), (false, WELL, 12)] {
+        server.forget();
+        one_after_another(is_throttled).await;
+        let during = notices_wishes(&stage, 150..200, &format!("{arm}.example.com")).await;
+        all_at_once(is_throttled);
+        stage.until("all of them are told of", MINUTE, || all(MANY, arm)).await;
+        stage.pass(MINUTE).await;
+        assert!(all(ONE, arm));
+        // An event of each canary; what is told of the cluster as often as that is news, which is once
+        // where they tell it at one time.
+        assert_eq!(written(&stage, &ONE), (8, 8), "events, and what is told");
+        assert_eq!(written(&stage, &MANY), (8 * MANY.len(), MANY.len()));
+        server.forget();
+        let half = hour * MINUTE / 2;
+        stage.pass(half).await;
+        let amid = notices_wishes(&stage, 200..250, &format!("{arm}.example.com")).await;
+        assert_eq!((during, amid), (usual, usual), "others wait for nothing");
+        stage.pass(half).await;
+        let idle = server.count(|it| it.verb.is_write());
+        assert_eq!(idle, 50, "nothing is written but these wishes: time makes nothing due");
+    }
+    let changes = server.changes(IDENTITIES, calm);
+    let is_ready = |told: &Value| verdicts(told).iter().filter(|it| it.0 == "True").count() == 9;
+    assert!(
+        changes.len() > 200 && changes.iter().all(is_ready),
+        "no identity ever stops being ready"
+    );
+}
+
+const WELL: &str = "AsExpected";
 const CLASS: &str = "managed-azure-disk-csi";
 const DISK_SECRET: &str = "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/\
                            controlPlane/disk/credentialsSecretName";

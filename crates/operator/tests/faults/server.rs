@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -33,6 +34,8 @@ pub(crate) enum Instead {
     Status(u16, Value),
     /// A watch that ends at once.
     Ended,
+    /// A watch that is told an error at once, and ends.
+    Failed(u16, &'static str),
 }
 
 impl Instead {
@@ -73,6 +76,23 @@ impl Server {
     /// All is answered as it should be.
     pub(crate) fn behave(&self) {
         self.state.lock().rule = None;
+    }
+
+    /// From now on each write takes so long.
+    pub(crate) fn slow_down(&self, each: Duration) {
+        self.state.lock().write_takes = Some(each);
+    }
+
+    /// The version of now.
+    pub(crate) fn version(&self) -> u64 {
+        self.state.lock().version
+    }
+
+    /// What the objects of a collection came to with each change after a version.
+    pub(crate) fn changes(&self, collection: &str, after: u64) -> Vec<Value> {
+        let state = self.state.lock();
+        let of = state.history.iter().filter(|it| it.version > after && it.place.0 == collection);
+        of.map(|change| change.object.clone()).collect()
     }
 
     /// How often something like this was asked.
@@ -177,7 +197,7 @@ impl Server {
     /// All watches are told an error, and end.
     pub(crate) fn fail_watches(&self, code: u16, reason: &str) {
         let mut state = self.state.lock();
-        let event = json!({"type": "ERROR", "object": status(code, &json!({"reason": reason}))});
+        let event = failure(code, reason);
         for watch in state.watches.drain(..) {
             watch.send(&event);
         }
@@ -215,13 +235,23 @@ impl Server {
             body["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut path.name);
         }
         let asked = Asked { verb, path };
+        let pause = self.state.lock().write_takes.filter(|_| verb.is_write());
+        if let Some(pause) = pause {
+            self.clock.sleep(pause).await;
+        }
         let mut state = self.state.lock();
         let instead = state.rule.as_ref().and_then(|rule| rule(&asked));
         state.asked.push(asked.clone());
         match instead {
             Some(Instead::Status(code, more)) => reply(code, &status(code, &more)),
             Some(Instead::Ended) => Response::new(whole(Bytes::new())),
+            Some(Instead::Failed(code, reason)) => reply(200, &failure(code, reason)),
             None => state.answer(&asked, &parts.method, body, self.clock.now()),
         }
     }
+}
+
+/// The event of a watch that tells an error.
+fn failure(code: u16, reason: &str) -> Value {
+    json!({"type": "ERROR", "object": status(code, &json!({"reason": reason}))})
 }

@@ -9,6 +9,7 @@ use lanyard_desired::objects::VolumeRefresh;
 use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_operator::{Operator, OperatorSettings, Role};
 use lanyard_telemetry::Readiness;
+use lanyard_vocabulary::Component;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
@@ -78,10 +79,13 @@ impl Stage {
         stage
     }
 
-    /// Lets every task run until it waits.
+    /// Lets every task run until it waits. Who asks without end, and never waits, fails here.
     pub(crate) async fn settle(&self) {
+        let (_, asked) = self.server.bustle();
         let mut before = None;
         while before != Some(self.server.bustle()) {
+            let at_once = self.server.bustle().1.saturating_sub(asked);
+            assert!(at_once <= MOST_AT_ONCE, "{at_once} requests without a pause");
             before = Some(self.server.bustle());
             for _ in 0..YIELDS {
                 tokio::task::yield_now().await;
@@ -148,6 +152,11 @@ pub(crate) fn cluster(number: usize) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
+/// The vault's secret with the credential of a component.
+pub(crate) fn secret(number: usize, component: Component) -> String {
+    format!("{}-{}", name(number), component.facts().secret_suffix)
+}
+
 /// Whether a cluster has everything and is told of.
 pub(crate) fn is_made(server: &Server, number: usize) -> bool {
     let room = room(number);
@@ -201,5 +210,7 @@ pub(crate) fn meddle(server: &Server, number: usize, class: &str, vault: &str) {
     });
 }
 
+/// More than a thousand clusters take that are made at one time.
+const MOST_AT_ONCE: usize = 200_000;
 /// More than a request takes, through all the tasks on its way.
 const YIELDS: usize = 60;

@@ -1,6 +1,7 @@
 //! What the API has, and what it answers where nothing misbehaves.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::channel::mpsc;
@@ -25,6 +26,8 @@ pub(crate) struct State {
     pub(crate) watches: Vec<Watch>,
     pub(crate) asked: Vec<Asked>,
     pub(crate) rule: Option<Rule>,
+    /// How long each write takes; no time where nothing is said.
+    pub(crate) write_takes: Option<Duration>,
 }
 
 pub(crate) type Place = (String, String, String);

@@ -1,0 +1,153 @@
+//! The nine canaries of a cluster, which somebody else runs: their pods, what nodes tell of what these
+//! mount, and the facts that they tell.
+
+use jiff::Timestamp;
+use lanyard_api::canary_facts::{HopFailure, LoadedCredential, ProbeFacts};
+use lanyard_api::{CanaryFacts, HostedControlPlane};
+use lanyard_vocabulary::{Component, Hop};
+use serde_json::{Value, json};
+
+use crate::server::Server;
+use crate::stage::{CLASSES, room, secret};
+
+const PODS: &str = "pods";
+const POD_STATUSES: &str = "secretproviderclasspodstatuses";
+/// What a canary tells of a service that throttles.
+pub(crate) const TOO_MANY_REQUESTS: &str = "TooManyRequests";
+
+/// The canaries of a cluster run, and each has proven its identity.
+pub(crate) fn release(server: &Server, number: usize) {
+    for component in Component::ALL {
+        let class = class_of(component);
+        server.put(CLASSES, json!({"metadata": {"name": class, "namespace": room(number)}}));
+        server.put(PODS, pod(number, component));
+        for mounted in mounted_with(component) {
+            server.put(POD_STATUSES, pod_status(number, component, mounted));
+        }
+    }
+}
+
+/// The components whose identities ask Azure Resource Manager: that of the key asks a vault.
+pub(crate) fn of_arm() -> impl Iterator<Item = Component> {
+    Component::ALL.into_iter().filter(|component| *component != Component::Kms)
+}
+
+/// A canary tells that it is throttled since then, or is no more.
+pub(crate) fn tell(
+    server: &Server,
+    number: usize,
+    component: Component,
+    throttled: Option<Timestamp>,
+) {
+    server.change((PODS, &room(number), &pod_name(component)), |pod| {
+        pod["metadata"]["annotations"][CanaryFacts::ANNOTATION] = facts(component, throttled);
+    });
+}
+
+/// As a canary tells them that has proven its identity.
+fn facts(component: Component, throttled: Option<Timestamp>) -> Value {
+    let time = |text: &str| Some(text.parse().unwrap());
+    let failure = |since| HopFailure {
+        hop: Hop::Granted.name().to_owned(),
+        code: TOO_MANY_REQUESTS.to_owned(),
+        message: "the call was throttled by management.azure.com".to_owned(),
+        hint: "wait".to_owned(),
+        since,
+    };
+    let probe = |name: &str, throttled: Option<Timestamp>| ProbeFacts {
+        name: name.to_owned(),
+        good: true,
+        reason: throttled.map_or("AsExpected", |_| TOO_MANY_REQUESTS).to_owned(),
+        message: throttled.map_or("all is well", |_| "nobody may ask now").to_owned(),
+        hint: String::new(),
+        since: "2026-11-21T11:00:00Z".parse().unwrap(),
+    };
+    let encryption = probe(ProbeFacts::ENCRYPTION, None);
+    let facts = CanaryFacts {
+        component: component.name().to_owned(),
+        last_good_hop: Some(Hop::Granted.name().to_owned()),
+        failure: None,
+        throttled: throttled.map(failure),
+        credential: Some(LoadedCredential {
+            client_id: "2d9b7a06-f3e5-4810-9b6c-e54d18a07c3f".to_owned(),
+            thumbprint: "thumbprint".to_owned(),
+            not_before: time("2026-11-01T00:00:00Z"),
+            not_after: time("2027-11-01T00:00:00Z"),
+            renew_after: time("2027-05-01T00:00:00Z"),
+            cannot_renew_after: time("2027-10-01T00:00:00Z"),
+        }),
+        probes: match component {
+            Component::ControlPlaneOperator => {
+                vec![encryption, probe(ProbeFacts::NETWORK, throttled)]
+            }
+            Component::Kms => vec![encryption],
+            _ => Vec::new(),
+        },
+    };
+    Value::from(serde_json::to_string(&facts).unwrap())
+}
+
+fn pod(number: usize, component: Component) -> Value {
+    let volume = |mounted: Component| {
+        let attributes = json!({"secretProviderClass": class_of(mounted)});
+        json!({"name": mounted.name(), "csi": {"driver": "secrets-store.csi.k8s.io",
+            "readOnly": true, "volumeAttributes": attributes}})
+    };
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "controller": true,
+        "name": format!("{}-5d9c7b", component.consumers()[0].deployment), "uid": "replicas"});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": pod_name(component),
+            "namespace": room(number),
+            "labels": {
+                (HostedControlPlane::CONTROL_PLANE_LABEL): room(number),
+                (CanaryFacts::COMPONENT_LABEL): component.name(),
+                "pod-template-hash": "5d9c7b",
+            },
+            "annotations": {(CanaryFacts::ANNOTATION): facts(component, None)},
+            "ownerReferences": [owner],
+        },
+        "spec": {
+            "containers": [{"name": "canary", "image": "lanyard"}],
+            "volumes": mounted_with(component).map(volume).collect::<Vec<_>>(),
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{
+                "name": "canary", "image": "lanyard", "imageID": "", "ready": true,
+                "restartCount": 0, "state": {"running": {"startedAt": "2026-11-21T10:00:00Z"}},
+            }],
+        },
+    })
+}
+
+fn pod_status(number: usize, component: Component, mounted: Component) -> Value {
+    let (pod, class) = (pod_name(component), class_of(mounted));
+    let object = json!({"id": format!("secret/{}", secret(number, mounted)), "version": "v1"});
+    json!({
+        "apiVersion": "secrets-store.csi.x-k8s.io/v1",
+        "kind": "SecretProviderClassPodStatus",
+        "metadata": {"name": format!("{pod}-{class}"), "namespace": room(number)},
+        "status": {"mounted": true, "podName": pod, "secretProviderClassName": class,
+            "targetPath": "/mnt", "objects": [object]},
+    })
+}
+
+/// The components whose credentials are mounted where this one's canary runs.
+fn mounted_with(component: Component) -> impl Iterator<Item = Component> {
+    let deployment = component.consumers()[0].deployment;
+    Component::ALL.into_iter().filter(move |mounted| {
+        mounted.consumers().iter().any(|consumer| consumer.deployment == deployment)
+    })
+}
+
+fn pod_name(component: Component) -> String {
+    format!("{}-5d9c7b-0", component.consumers()[0].deployment)
+}
+
+fn class_of(component: Component) -> &'static str {
+    component.facts().secret_provider_class
+}
