@@ -24,6 +24,7 @@ use crate::suite::chart::Use;
 #[derive(Clone, Default)]
 pub(super) struct Asked {
     lines: Arc<Mutex<Vec<String>>>,
+    answered: Arc<Mutex<Vec<String>>>,
     used: Arc<Mutex<BTreeSet<Use>>>,
     refused: Arc<Mutex<BTreeSet<Use>>>,
     cut: Arc<AtomicBool>,
@@ -37,6 +38,13 @@ impl Asked {
         lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
     }
 
+    /// How many of the writes about something whose path contains this have no answer.
+    pub(super) fn unanswered(&self, part: &str) -> usize {
+        let answered = self.answered.lock();
+        let answers = answered.iter().filter(|line| line.contains(part)).count();
+        self.written(part).len().saturating_sub(answers)
+    }
+
     /// What was read of something whose path contains this: no list or watch of a whole kind.
     pub(super) fn read(&self, part: &str) -> Vec<String> {
         let lines = self.lines.lock();
@@ -47,6 +55,7 @@ impl Asked {
     /// Forgets what was asked until now.
     pub(super) fn forget(&self) {
         self.lines.lock().clear();
+        self.answered.lock().clear();
     }
 
     /// The rights without which something that was done would have been refused.
@@ -114,8 +123,11 @@ where
             while asked.cut.load(Ordering::SeqCst) {
                 pause(PACE).await;
             }
-            asked.lines.lock().push(line);
+            asked.lines.lock().push(line.clone());
             let answer = answer.await?;
+            if !line.starts_with("GET ") {
+                asked.answered.lock().push(line);
+            }
             match needed {
                 Some(needed) if answer.status().is_success() => {
                     asked.used.lock().extend(granted(needed, answer.status()));

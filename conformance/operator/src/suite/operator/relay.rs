@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use lanyard_cluster::SharedControlPlane;
 use libtest_mimic::Failed;
@@ -12,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::running::pause;
 use crate::settings::OPERATOR;
 
 /// A relay. It ends with the value.
@@ -30,6 +32,23 @@ struct Control {
     cut_before: u64,
     /// All before this one hold what is on them, in both directions.
     held_before: u64,
+    /// What is sent to the API server is held on all of them.
+    is_sending_held: bool,
+}
+
+/// Which way something goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    /// To the API server.
+    There,
+    /// From it.
+    Back,
+}
+
+impl Control {
+    fn holds(&self, number: u64, direction: Direction) -> bool {
+        number < self.held_before || self.is_sending_held && direction == Direction::There
+    }
 }
 
 impl Relay {
@@ -76,9 +95,16 @@ impl Relay {
         self.control.send_modify(|control| control.held_before = u64::MAX);
     }
 
+    /// Holds what is sent to the API server on any connection; what it says goes on to arrive.
+    pub(super) fn hold_what_is_sent(&self) {
+        self.control.send_modify(|control| control.is_sending_held = true);
+    }
+
     /// Lets go what was held: it arrives now.
     pub(super) fn release(&self) {
-        self.control.send_modify(|control| control.held_before = 0);
+        self.control.send_modify(|control| {
+            (control.held_before, control.is_sending_held) = (0, false);
+        });
     }
 }
 
@@ -100,8 +126,8 @@ async fn relay(near: TcpStream, target: String, number: u64, control: watch::Rec
         // What was sent arrives, though nobody waits for the answer any more.
         ((), ()) = async {
             tokio::join!(
-                copy(near_in, far_out, number, control.clone()),
-                copy(far_in, near_out, number, control.clone()),
+                copy(near_in, far_out, (number, Direction::There), control.clone()),
+                copy(far_in, near_out, (number, Direction::Back), control.clone()),
             )
         } => {}
     }
@@ -111,17 +137,26 @@ async fn relay(near: TcpStream, target: String, number: u64, control: watch::Rec
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    number: u64,
+    (number, direction): (u64, Direction),
     mut control: watch::Receiver<Control>,
 ) {
     let mut buffer = vec![0; 16 << 10];
+    let mut was_held = false;
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
-        if control.wait_for(|control| number >= control.held_before).await.is_err() {
+        was_held |= control.borrow().holds(number, direction);
+        if control.wait_for(|control| !control.holds(number, direction)).await.is_err() {
             return;
         }
         if to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
     }
+    if was_held {
+        // A server that hears at once that nobody waits for the answer may not do what was asked.
+        pause(END_AFTER_HELD).await;
+    }
     drop(to.shutdown().await);
 }
+
+/// By how much the end of a connection is later than what was held on it.
+const END_AFTER_HELD: Duration = Duration::from_secs(2);
