@@ -28,7 +28,11 @@ pub(super) struct Asked {
     used: Arc<Mutex<BTreeSet<Use>>>,
     refused: Arc<Mutex<BTreeSet<Use>>>,
     cut: Arc<AtomicBool>,
+    first: Arc<Mutex<Option<First>>>,
 }
+
+/// What is done just before the first write about something whose path contains this.
+type First = (String, Box<dyn FnOnce() + Send>);
 
 impl Asked {
     /// What was sent to write something whose path contains this; what is held by a cut is not.
@@ -36,6 +40,11 @@ impl Asked {
         let lines = self.lines.lock();
         let is_write = |line: &&String| !line.starts_with("GET ");
         lines.iter().filter(is_write).filter(|line| line.contains(part)).cloned().collect()
+    }
+
+    /// Does this just before the next write about something whose path contains this is sent.
+    pub(super) fn before_writing(&self, part: String, act: impl FnOnce() + Send + 'static) {
+        *self.first.lock() = Some((part, Box::new(act)));
     }
 
     /// How many of the writes about something whose path contains this have no answer.
@@ -123,9 +132,16 @@ where
             while asked.cut.load(Ordering::SeqCst) {
                 pause(PACE).await;
             }
+            let is_write = !line.starts_with("GET ");
+            if is_write {
+                let first = asked.first.lock().take_if(|(part, _)| line.contains(part.as_str()));
+                if let Some((_, act)) = first {
+                    act();
+                }
+            }
             asked.lines.lock().push(line.clone());
             let answer = answer.await?;
-            if !line.starts_with("GET ") {
+            if is_write {
                 asked.answered.lock().push(line);
             }
             match needed {

@@ -1,5 +1,6 @@
 //! Somebody else who writes the same all the time, and a leader that is lost in mid-write.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::relay::Relay;
 use super::replicas::writes;
 use super::running::{
-    LEASE, Running, classes, eventually, eventually_within, leases, pause, settle,
+    LEASE, Running, classes, deployments, eventually, eventually_within, leases, pause, settle,
 };
 use crate::suite::world::{Kind, World};
 use crate::suite::{Stage, expect_same, trial};
@@ -113,7 +114,7 @@ async fn meddle(classes: Api<kube::api::DynamicObject>, clusters: Api<kube::api:
 }
 
 async fn late(world: World) -> Result<(), Failed> {
-    let relay = Relay::start(&world.plane).await?;
+    let relay = Arc::new(Relay::start(&world.plane).await?);
     let lease = |identity: &str| Some(leases(&world, identity, 1));
     let one = Running::start_by(&world, &relay, |it| it.leases = lease("one")).await?;
     world.make_cluster(|_| ()).await?;
@@ -126,8 +127,9 @@ async fn late(world: World) -> Result<(), Failed> {
             "managedIdentities": {"controlPlane": control_plane},
         }}}}})
     };
-    // The first one hears what is wished, and nothing of what it sends from now on arrives.
-    relay.hold_what_is_sent();
+    // The first one begins to write what is wished, and nothing of what it sends arrives.
+    let hold = Arc::clone(&relay);
+    one.asked().before_writing(world.room(), move || hold.hold_what_is_sent());
     world.patch_cluster(name("harbour-first")).await?;
     let held = || one.asked().unanswered(&world.room());
     eventually("the first one writes it", async || Ok(held() > 0)).await?;
@@ -195,8 +197,7 @@ async fn arrived(world: &World, since: &str) -> Result<usize, Failed> {
 /// Whether all that depends on the name of the ingress' secret has the same one.
 async fn consistent(world: &World, secret: &str) -> Result<bool, Failed> {
     let class = serde_json::to_string(&world.made(&classes()).get(CLASS).await?)?;
-    let deployments = super::running::deployments();
-    let deployment = world.made(&deployments).get("ingress-operator").await?;
+    let deployment = world.made(&deployments()).get("ingress-operator").await?;
     let deployment = serde_json::to_string(&deployment)?;
     let control_planes = Kind::hosted_control_plane();
     let control_plane = serde_json::to_string(&world.made(&control_planes).get("harbour").await?)?;
