@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use futures::future::{Either, select};
 use kube::Client;
-use kube::runtime::watcher;
 use lanyard_clock::SharedClock;
 use lanyard_vocabulary::causes;
 
@@ -345,19 +344,6 @@ impl ApiError {
                 Self::Unreadable { action, problem }
             }
             other => Self::Unreached { action, problem: causes(other) },
-        }
-    }
-
-    /// What the end of a watch says about an action.
-    pub fn of_watch(error: &watcher::Error, action: impl fmt::Display) -> Self {
-        match error {
-            watcher::Error::InitialListFailed(source)
-            | watcher::Error::WatchStartFailed(source)
-            | watcher::Error::WatchFailed(source) => Self::of(source, action),
-            watcher::Error::WatchError(status) => Self::of_status(status, action.to_string()),
-            watcher::Error::NoResourceVersion => {
-                Self::Unreadable { action: action.to_string(), problem: error.to_string() }
-            }
         }
     }
 

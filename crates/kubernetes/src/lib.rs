@@ -1,5 +1,5 @@
-//! The way to a Kubernetes API server: access, connections, and one call with its deadline, its
-//! retries and its errors.
+//! The way to a Kubernetes API server: access, connections, one call with its deadline, its retries
+//! and its errors, and watches that go on.
 //!
 //! ```no_run
 //! use kube::Api;
@@ -22,6 +22,7 @@
 mod access;
 mod call;
 mod connections;
+mod watch;
 
 /// Who asks, as the API server's logs tell it: `<program>/<version>`.
 pub use http::HeaderValue as UserAgent;
@@ -29,3 +30,4 @@ pub use http::HeaderValue as UserAgent;
 pub use access::{AccessError, ApiAccess, PersonalAccess, PersonalServer};
 pub use call::{ApiError, FieldConflict, KubernetesApi, Patience, backoff};
 pub use connections::WatchConnection;
+pub use watch::{Seen, Watch, typed};

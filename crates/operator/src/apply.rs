@@ -12,7 +12,7 @@ use crate::error::WriteError;
 use crate::lease::Fence;
 use crate::metrics::{OperatorMetrics, Verb};
 use crate::store::Stores;
-use crate::watch::Subject;
+use crate::subject::Subject;
 
 /// Makes changes.
 #[derive(Debug, Clone, Copy)]

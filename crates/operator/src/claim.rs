@@ -19,7 +19,7 @@ use crate::error::WriteError;
 use crate::metrics::Verb;
 use crate::observe::{Observed, namespace_key};
 use crate::settings::Role;
-use crate::watch::{Subject, of_name};
+use crate::subject::{Subject, of_name};
 
 /// Annotation of a namespace that was made for a cluster, and goes with it.
 pub(crate) const CREATED: &str = "lanyard.dev/created";

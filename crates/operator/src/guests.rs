@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::observe::Observed;
-use crate::watch::Subject;
+use crate::subject::Subject;
 
 /// The kinds, as HyperShift uses them.
 const GUESTS: [(GuestKind, &str, &str); 3] = [

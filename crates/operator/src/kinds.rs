@@ -7,7 +7,7 @@ use lanyard_desired::OwnedKind;
 use lanyard_desired::workload::PRIVATE_ROUTER;
 
 use crate::settings::Role;
-use crate::watch::Subject;
+use crate::subject::Subject;
 
 /// A kind that is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

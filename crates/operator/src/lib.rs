@@ -52,7 +52,7 @@ mod shared;
 mod status;
 mod store;
 mod strangers;
-mod watch;
+mod subject;
 
 pub use finalizer::FINALIZER;
 pub use judge::MANAGED_SERVICE;

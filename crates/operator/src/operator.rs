@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use lanyard_clock::SharedClock;
-use lanyard_kubernetes::KubernetesApi;
+use lanyard_kubernetes::{KubernetesApi, Seen};
 use lanyard_telemetry::prometheus_client::registry::Registry;
 use lanyard_telemetry::{Gate, Readiness};
 use parking_lot::Mutex;
@@ -158,6 +158,11 @@ impl Operator {
         let mut telling = Telling::default();
         let mut usable = Usability::Unknown;
         let take = |seen| {
+            match &seen {
+                Seen::Anew => metrics.listed(kind.name()),
+                Seen::Broken(..) => metrics.watch_broke(kind.name()),
+                Seen::There(_) | Seen::Gone(_) | Seen::Complete => {}
+            }
             let now = api.clock().monotonic();
             for (key, wake) in stores.see(kind, seen, &mut telling, now) {
                 if kind == WatchedKind::HostedClusters {
@@ -172,7 +177,7 @@ impl Operator {
                 self.kinds.send_modify(|count| *count += 1);
             }
         };
-        subject.follow(api, metrics, kind.name(), take).await;
+        subject.watch().follow(api, take).await;
     }
 
     /// Ready when every kind was listed, or is known not to be usable.

@@ -9,7 +9,7 @@ use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 
 use crate::kinds::OURS;
 use crate::store::Stores;
-use crate::watch::{Subject, observed, of_name};
+use crate::subject::{Subject, observed, of_name};
 
 /// What was read.
 #[derive(Debug, Default)]

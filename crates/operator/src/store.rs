@@ -17,7 +17,7 @@ use lanyard_api::{HostedClusterIdentities, SecretProviderClassPodStatus};
 use lanyard_desired::status::{ObservedPod, ObservedVolume};
 use lanyard_desired::workload::PRIVATE_ROUTER;
 use lanyard_desired::{ObjectKey, OwnedKind};
-use lanyard_kubernetes::ApiError;
+use lanyard_kubernetes::{ApiError, Seen};
 use parking_lot::Mutex;
 
 use crate::claim::Marks;
@@ -26,7 +26,6 @@ use crate::kinds::WatchedKind;
 use crate::lease::Tenures;
 use crate::observe::namespace_key;
 use crate::queue::Wake;
-use crate::watch::Seen;
 pub(crate) use clusters::Cluster;
 use objects::is_older;
 pub(crate) use objects::{Objects, Unsettled, Wished, wished};

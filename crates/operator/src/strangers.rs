@@ -12,7 +12,7 @@ use lanyard_desired::{Change, ObjectKey, ObservedObject, OwnedKind};
 use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 
 use crate::read::Found;
-use crate::watch::{Subject, observed, of_name};
+use crate::subject::{Subject, observed, of_name};
 
 /// What is there of all that would be created. One list for each kind, of names alone and out of the
 /// API server's cache; nothing is asked where nothing would be created. What cannot be listed is not

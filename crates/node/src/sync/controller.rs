@@ -9,13 +9,13 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
-use kube::Api;
-use kube::runtime::watcher;
+use kube::api::{ApiResource, ObjectMeta};
 use lanyard_api::SecretProviderClassPodStatus;
 use lanyard_keyvault::Pod;
-use lanyard_kubernetes::{ApiError, backoff};
+use lanyard_kubernetes::{Seen, Watch};
 use lanyard_vocabulary::{OutcomeCode, causes};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
 
 use super::schedule::{Look, Schedule, StatusKey};
 use super::secrets::Ensured;
@@ -83,18 +83,13 @@ impl SecretSync {
     /// Runs for ever. Dropping the future stops it; what is half done is found and finished by the
     /// next run.
     pub async fn run(mut self) {
-        let connection =
-            self.worker.api.connection_to_watch(SecretProviderClassPodStatus::NODE_NAME);
-        let statuses = Api::<SecretProviderClassPodStatus>::all(connection.client().clone());
-        let label = node_label_value(&self.worker.settings.node);
-        let selector = format!("{}={label}", SecretProviderClassPodStatus::NODE_NAME);
-        let config = watcher::Config::default().labels(&selector);
-        let mut events = watcher(statuses, config).boxed();
+        let (api, watch) = (self.worker.api.clone(), self.watch());
+        let (tell, mut told) = mpsc::unbounded_channel();
+        // Nobody hears it any more only where this ends.
+        let take = move |seen| tell.send(seen).unwrap_or_default();
+        let mut following = std::pin::pin!(watch.follow(&api, take));
         let mut changes = self.worker.classes.changes();
-        let mut seen = BTreeSet::new();
-        let mut failures = 0;
-        // Until when a watch that broke is left alone.
-        let mut paused: Option<Duration> = None;
+        let mut listed = None;
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < AT_ONCE
@@ -104,25 +99,8 @@ impl SecretSync {
             }
             let has_room = running.len() < AT_ONCE;
             tokio::select! {
-                event = events.next(), if paused.is_none() => match event {
-                    Some(Ok(event)) => {
-                        // A list begins with an event of its own, before anything is asked for.
-                        if says_that_it_works(&event) {
-                            failures = 0;
-                        }
-                        self.take(event, &mut seen);
-                    }
-                    Some(Err(error)) => {
-                        failures += 1;
-                        let error = of_watch(&error);
-                        tracing::warn!(hint = error.hint(), "{error}");
-                        let chance = fastrand::f64();
-                        let pause = backoff(failures, FIRST_PAUSE, LONGEST_PAUSE, chance);
-                        paused = Some(self.now().saturating_add(pause));
-                    }
-                    None => return,
-                },
-                () = self.until(paused), if paused.is_some() => paused = None,
+                () = &mut following => return,
+                Some(seen) = told.recv() => self.take(seen, &mut listed),
                 change = changes.recv() => match change {
                     Ok(change) => self.hasten(|status| {
                         let class = status.status.secret_provider_class_name.as_deref();
@@ -138,35 +116,47 @@ impl SecretSync {
         }
     }
 
-    fn take(
-        &mut self,
-        event: watcher::Event<SecretProviderClassPodStatus>,
-        seen: &mut BTreeSet<StatusKey>,
-    ) {
-        match event {
-            watcher::Event::Init => seen.clear(),
-            watcher::Event::InitApply(status) => {
-                seen.extend(key_of(&status));
-                self.follow(status);
+    /// The pod statuses of this node.
+    fn watch(&self) -> Watch {
+        let label = node_label_value(&self.worker.settings.node);
+        let selector = format!("{}={label}", SecretProviderClassPodStatus::NODE_NAME);
+        let resource = ApiResource::erase::<SecretProviderClassPodStatus>(&());
+        Watch { resource, labels: Some(selector), fields: None }
+    }
+
+    /// `listed` are those that a list has told until now; nothing where none is under way.
+    fn take(&mut self, seen: Seen, listed: &mut Option<BTreeSet<StatusKey>>) {
+        match seen {
+            Seen::Anew => *listed = Some(BTreeSet::new()),
+            Seen::There(object) => {
+                if let Some(listed) = listed {
+                    listed.extend(key_of(&object.metadata));
+                }
+                match object.try_parse() {
+                    Ok(status) => self.follow(status),
+                    Err(error) => tracing::warn!("a pod status cannot be read: {error}"),
+                }
             }
-            watcher::Event::InitDone => {
+            Seen::Gone(object) => {
+                if let Some(key) = key_of(&object.metadata) {
+                    self.forget(&key);
+                }
+            }
+            Seen::Complete => {
+                let listed = listed.take().unwrap_or_default();
                 let gone: Vec<_> =
-                    self.followed.keys().filter(|key| !seen.contains(key)).cloned().collect();
+                    self.followed.keys().filter(|key| !listed.contains(key)).cloned().collect();
                 for key in &gone {
                     self.forget(key);
                 }
             }
-            watcher::Event::Apply(status) => self.follow(status),
-            watcher::Event::Delete(status) => {
-                if let Some(key) = key_of(&status) {
-                    self.forget(&key);
-                }
-            }
+            // Whoever follows has told it.
+            Seen::Broken(..) => {}
         }
     }
 
     fn follow(&mut self, mut status: SecretProviderClassPodStatus) {
-        let Some(key) = key_of(&status) else { return };
+        let Some(key) = key_of(&status.metadata) else { return };
         // What is told besides changes nothing here.
         status.metadata.managed_fields = None;
         status.metadata.resource_version = None;
@@ -323,27 +313,14 @@ fn stood_back(secret: &str, written: Timestamp) -> String {
     )
 }
 
-const fn says_that_it_works<K>(event: &watcher::Event<K>) -> bool {
-    match event {
-        watcher::Event::InitDone | watcher::Event::Apply(_) | watcher::Event::Delete(_) => true,
-        watcher::Event::Init | watcher::Event::InitApply(_) => false,
-    }
-}
-
-fn of_watch(error: &watcher::Error) -> ApiError {
-    ApiError::of_watch(error, "watch the pod statuses of the node")
-}
-
-fn key_of(status: &SecretProviderClassPodStatus) -> Option<StatusKey> {
-    Some((status.metadata.namespace.clone()?, status.metadata.name.clone()?))
+fn key_of(metadata: &ObjectMeta) -> Option<StatusKey> {
+    Some((metadata.namespace.clone()?, metadata.name.clone()?))
 }
 
 /// How many volumes are looked at at once.
 const AT_ONCE: usize = 4;
 /// After how many tries something that may pass by itself is told.
 const WORTH_TELLING: u32 = 3;
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests;

@@ -3,10 +3,10 @@ use std::convert::Infallible;
 use kube::client::Body;
 use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_desired::drift::Memory;
+use lanyard_kubernetes::Seen;
 
 use super::*;
 use crate::lease::LeaseSettings;
-use crate::watch::Seen;
 
 /// An operator of one shard of which nothing is led, at an API that never answers.
 fn operator(clock: &ManualClock) -> Operator {

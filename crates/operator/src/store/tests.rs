@@ -156,6 +156,16 @@ fn what_a_watch_tells_after_the_answer_to_a_later_write_is_no_news() {
     assert_eq!(see(WatchedKind::Identities, &other), 1);
 }
 
+#[test]
+fn what_a_list_told_is_compared_without_being_read_again() {
+    let clock: SharedClock = Arc::new(ManualClock::starting_at(Timestamp::UNIX_EPOCH));
+    let stores = Stores::new(&[], Compared::Led(Tenures::for_ever(clock)));
+    list(&stores, MAPS, [map("harbour")]);
+    let unsettled = stores.unsettled("clusters-harbour", &Wished::new());
+    assert_eq!(unsettled.unknown, []);
+    assert_eq!(unsettled.observed.len(), 1);
+}
+
 fn refused() -> ApiError {
     ApiError::Refused {
         action: "watch configmaps".to_owned(),

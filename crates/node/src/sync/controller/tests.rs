@@ -166,5 +166,32 @@ async fn a_watch_that_cannot_list_is_tried_less_and_less_often() {
     run.abort();
     assert_eq!(asked.load(Ordering::Relaxed), 20);
     // Half a second each time, had it forgotten how often it failed.
-    assert!(clock.monotonic() > 5 * LONGEST_PAUSE, "{:?}", clock.monotonic());
+    assert!(clock.monotonic() > Duration::from_secs(150), "{:?}", clock.monotonic());
+}
+
+#[tokio::test]
+async fn what_a_list_does_not_tell_is_followed_no_more() {
+    let mut scene = Scene::served_by(|| Box::pin(std::future::pending()));
+    let there = |name: &str| {
+        let object = json!({"metadata": {"namespace": "n", "name": name}});
+        Seen::There(Box::new(serde_json::from_value(object).unwrap()))
+    };
+    let gone = |name: &str| {
+        let Seen::There(object) = there(name) else { unreachable!() };
+        Seen::Gone(object)
+    };
+    let mut listed = None;
+    let mut take = |scene: &mut Scene, seen| {
+        scene.sync.take(seen, &mut listed);
+        scene.sync.followed.keys().map(|(_, name)| name.clone()).collect::<Vec<_>>()
+    };
+    for seen in [Seen::Anew, there("a"), there("b"), Seen::Complete, there("c")] {
+        take(&mut scene, seen);
+    }
+    assert_eq!(take(&mut scene, gone("b")), ["a", "c"]);
+    // A list that broke says nothing of what it did not come to.
+    take(&mut scene, Seen::Anew);
+    assert_eq!(take(&mut scene, Seen::Anew), ["a", "c"]);
+    take(&mut scene, there("c"));
+    assert_eq!(take(&mut scene, Seen::Complete), ["c"]);
 }

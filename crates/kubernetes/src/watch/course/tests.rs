@@ -1,4 +1,3 @@
-use lanyard_kubernetes::ApiError;
 use proptest::prelude::*;
 
 use super::*;

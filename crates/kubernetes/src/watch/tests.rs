@@ -1,18 +1,19 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
-use lanyard_clock::{Clock as _, ManualClock, SharedClock};
-use lanyard_desired::OwnedKind;
+use lanyard_clock::{Clock as _, ManualClock};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use super::*;
-use crate::kinds::WatchedKind;
-use crate::lease::Tenures;
-use crate::settings::Role;
-use crate::store::{Compared, Stores, Telling, Wished};
+
+fn maps() -> Watch {
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    Watch { resource, labels: None, fields: None }
+}
 
 /// An API server that answers each request so; one without an answer waits for ever.
 fn api(answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static) -> KubernetesApi {
@@ -29,7 +30,7 @@ fn api(answer: impl Fn(&str) -> Option<Value> + Clone + Send + Sync + 'static) -
 }
 
 /// What a watch tells until everything was told.
-async fn told(api: &KubernetesApi, subject: &Subject) -> Vec<Seen> {
+async fn told(api: &KubernetesApi, watch: &Watch) -> Vec<Seen> {
     let complete = Notify::new();
     let mut told = Vec::new();
     let take = |seen| {
@@ -38,36 +39,25 @@ async fn told(api: &KubernetesApi, subject: &Subject) -> Vec<Seen> {
         }
         told.push(seen);
     };
-    let metrics = OperatorMetrics::default();
     tokio::select! {
-        () = subject.follow(api, &metrics, "kind", take) => {}
+        () = watch.follow(api, take) => {}
         () = complete.notified() => {}
     }
     told
 }
 
 #[tokio::test]
-async fn the_items_of_a_list_say_what_they_are_and_are_compared_without_being_read_again() {
+async fn the_items_of_a_list_say_what_they_are() {
     // As for every built-in kind: only the list says what its items are.
     let map = json!({"metadata": {"name": "m", "namespace": "clusters-harbour", "uid": "u",
         "resourceVersion": "7"}, "data": {"k": "v"}});
     let list = json!({"apiVersion": "v1", "kind": "ConfigMapList",
         "metadata": {"resourceVersion": "9"}, "items": [map]});
     let api = api(move |uri| (!uri.contains("watch=")).then(|| list.clone()));
-    let kind = WatchedKind::Owned(OwnedKind::ConfigMap);
-    let clock: SharedClock = Arc::new(ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH));
-    let stores = Stores::new(&[], Compared::Led(Tenures::for_ever(clock)));
-    let mut telling = Telling::default();
-    for seen in told(&api, &kind.subject(Role::All)).await {
-        stores.see(kind, seen, &mut telling, Duration::ZERO);
-    }
-    let unsettled = stores.unsettled("clusters-harbour", &Wished::new());
-    assert_eq!(unsettled.unknown, []);
-    let observed = unsettled.observed.into_values().next().unwrap();
-    assert_eq!(
-        (observed.key.kind, observed.resource_version.as_str()),
-        (OwnedKind::ConfigMap, "7")
-    );
+    let told = told(&api, &maps()).await;
+    let [Seen::Anew, Seen::There(object), Seen::Complete] = &told[..] else { panic!("{told:?}") };
+    let types = object.types.as_ref().unwrap();
+    assert_eq!((types.api_version.as_str(), types.kind.as_str()), ("v1", "ConfigMap"));
 }
 
 #[tokio::test]
@@ -96,11 +86,7 @@ async fn an_outage_that_is_over_does_not_lengthen_the_next_one() {
     });
     let client = Client::new(service, "default");
     let api = KubernetesApi::of_client(client, Arc::new(clock.clone()));
-    let kind = WatchedKind::Owned(OwnedKind::ConfigMap);
-    let following = tokio::spawn(async move {
-        let subject = kind.subject(Role::All);
-        subject.follow(&api, &OperatorMetrics::default(), "kind", drop).await;
-    });
+    let following = tokio::spawn(async move { maps().follow(&api, drop).await });
     let rest = async || {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -147,10 +133,7 @@ async fn asked(answer: &'static str, passes: Duration) -> (u32, u32) {
         ))))
     });
     let api = KubernetesApi::of_client(Client::new(service, "default"), Arc::new(clock.clone()));
-    let following = tokio::spawn(async move {
-        let subject = WatchedKind::Owned(OwnedKind::ConfigMap).subject(Role::All);
-        subject.follow(&api, &OperatorMetrics::default(), "kind", drop).await;
-    });
+    let following = tokio::spawn(async move { maps().follow(&api, drop).await });
     let end = clock.monotonic() + passes;
     while clock.monotonic() < end {
         for _ in 0..100 {

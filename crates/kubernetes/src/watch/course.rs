@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lanyard_kubernetes::{ApiError, backoff};
+use crate::call::{ApiError, backoff};
 
 /// Where a watch stands.
 #[derive(Debug, Default)]

@@ -1,4 +1,4 @@
-//! The watch of one kind in all namespaces.
+//! Following the objects of one kind in all namespaces, for ever.
 //!
 //! The watcher of kube would not do. It begins a watch that ends at once (a proxy that cuts, a server
 //! that is overloaded) again at once, as fast as the server answers; it goes on past a line that it
@@ -13,25 +13,24 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use kube::api::{ApiResource, DynamicObject, ListParams, TypeMeta, WatchEvent, WatchParams};
 use kube::{Api, Client};
-use lanyard_desired::{ObservedObject, OwnedKind};
-use lanyard_kubernetes::{ApiError, KubernetesApi, Patience};
 
 use self::course::{Course, End};
-use crate::metrics::OperatorMetrics;
+use crate::call::{ApiError, KubernetesApi, Patience};
 
-/// What is watched.
+/// What is watched: objects of one kind in all namespaces.
 #[derive(Debug, Clone)]
-pub(crate) struct Subject {
-    pub(crate) resource: ApiResource,
+pub struct Watch {
+    /// The kind.
+    pub resource: ApiResource,
     /// Only objects with these labels.
-    pub(crate) labels: Option<&'static str>,
-    /// Only objects of this name.
-    pub(crate) name: Option<&'static str>,
+    pub labels: Option<String>,
+    /// Only objects with these fields.
+    pub fields: Option<String>,
 }
 
 /// What a watch tells.
 #[derive(Debug)]
-pub(crate) enum Seen {
+pub enum Seen {
     /// An object as it is now.
     There(Box<DynamicObject>),
     /// An object that is gone.
@@ -45,61 +44,14 @@ pub(crate) enum Seen {
     Broken(ApiError, u32),
 }
 
-impl Subject {
-    pub(crate) fn of(api_version: &str, kind: &str, plural: &str) -> Self {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let resource = ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: api_version.to_owned(),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        };
-        Self { resource, labels: None, name: None }
-    }
-
-    /// What we or others make for a hosted cluster.
-    pub(crate) fn owned(kind: OwnedKind) -> Self {
-        let facts = kind.facts();
-        Self::of(facts.api_version, facts.kind, facts.plural)
-    }
-
-    /// The objects of the kind, in one namespace or in all.
-    pub(crate) fn objects(&self, client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
-        match namespace {
-            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
-            None => Api::all_with(client.clone(), &self.resource),
-        }
-    }
-
-    pub(crate) const fn labelled(mut self, labels: &'static str) -> Self {
-        self.labels = Some(labels);
-        self
-    }
-
-    /// The right to this name is enough.
-    pub(crate) const fn named(mut self, name: &'static str) -> Self {
-        self.name = Some(name);
-        self
-    }
-
-    fn fields(&self) -> Option<String> {
-        self.name.map(of_name)
-    }
-
+impl Watch {
     /// Follows the kind for ever. An object that nobody can read is an object like all others here:
     /// only its metadata has a type.
-    pub(crate) async fn follow(
-        &self,
-        api: &KubernetesApi,
-        metrics: &OperatorMetrics,
-        kind: &'static str,
-        mut take: impl FnMut(Seen),
-    ) {
+    pub async fn follow(&self, api: &KubernetesApi, mut take: impl FnMut(Seen)) {
         let mut course = Course::default();
         loop {
             let end = match course.version() {
-                None => self.list(api, metrics, kind, &mut take).await,
+                None => self.list(api, &mut take).await,
                 Some(version) if course.is_watch_refused() => self.try_again(api, version).await,
                 Some(version) => self.watch(api, version, &mut take).await,
             };
@@ -109,7 +61,6 @@ impl Subject {
                 tracing::info!(kind = self.resource.kind, failures = before, "it is watched again");
             }
             if let Some(error) = error.filter(|error| !error.is_expiry()) {
-                metrics.watch_broke(kind);
                 self.tell(&error, course.failures());
                 take(Seen::Broken(error, course.refusals()));
             }
@@ -120,20 +71,13 @@ impl Subject {
     }
 
     /// Tells everything there is.
-    async fn list(
-        &self,
-        api: &KubernetesApi,
-        metrics: &OperatorMetrics,
-        kind: &'static str,
-        take: &mut impl FnMut(Seen),
-    ) -> End {
+    async fn list(&self, api: &KubernetesApi, take: &mut impl FnMut(Seen)) -> End {
         let connection = api.connection_to_watch(&self.resource.plural);
-        let objects = self.objects(connection.client(), None);
-        metrics.listed(kind);
+        let objects = self.objects(connection.client());
         take(Seen::Anew);
         let mut parameters = ListParams::default().limit(PAGE);
-        parameters.label_selector = self.labels.map(str::to_owned);
-        parameters.field_selector = self.fields();
+        parameters.label_selector = self.labels.clone();
+        parameters.field_selector = self.fields.clone();
         loop {
             let list = || objects.list(&parameters);
             let page = match api.call(LISTING, self.action("list"), list).await {
@@ -193,11 +137,11 @@ impl Subject {
         version: &str,
     ) -> Result<impl Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + use<>, ApiError> {
         let connection = api.connection_to_watch(&self.resource.plural);
-        let objects = self.objects(connection.client(), None);
+        let objects = self.objects(connection.client());
         // Those that began together do not end together.
         let mut parameters = WatchParams::default().timeout(fastrand::u32(WATCH_SECONDS));
-        parameters.label_selector = self.labels.map(str::to_owned);
-        parameters.field_selector = self.fields();
+        parameters.label_selector = self.labels.clone();
+        parameters.field_selector = self.fields.clone();
         let start = || connection.begin(objects.watch(&parameters, version));
         api.call(Patience::ONE_TRY, self.action("watch"), start).await
     }
@@ -264,23 +208,21 @@ impl Subject {
         }
     }
 
-    /// The items of a list do not say what they are, and those of a watch do: both are the same here.
-    pub(crate) fn typed(&self, mut object: DynamicObject) -> DynamicObject {
-        let (api_version, kind) = (self.resource.api_version.clone(), self.resource.kind.clone());
-        object.types = Some(TypeMeta { api_version, kind });
-        object
+    fn objects(&self, client: &Client) -> Api<DynamicObject> {
+        Api::all_with(client.clone(), &self.resource)
+    }
+
+    fn typed(&self, object: DynamicObject) -> DynamicObject {
+        typed(&self.resource, object)
     }
 }
 
-/// The selector of the one object of a name. A list of one is as good as a read, and asks for no other
-/// right than the watch does.
-pub(crate) fn of_name(name: &str) -> String {
-    format!("metadata.name={name}")
-}
-
-/// An object that says what it is, as it is compared.
-pub(crate) fn observed(object: &DynamicObject) -> Option<ObservedObject> {
-    ObservedObject::of(serde_json::to_value(object).ok()?)
+/// The object with its type. The items of a list do not say what they are, and those of a watch do:
+/// both are the same here.
+pub fn typed(resource: &ApiResource, mut object: DynamicObject) -> DynamicObject {
+    let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+    object.types = Some(TypeMeta { api_version, kind });
+    object
 }
 
 /// How far a watch got.
