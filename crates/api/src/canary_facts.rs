@@ -24,7 +24,8 @@ pub struct CanaryFacts {
     /// says nothing about the identity: what was known of the hop stays known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<HopFailure>,
-    /// The credential that is loaded.
+    /// The credential that all this is true of: the loaded one, but for the first tries of one that
+    /// was just loaded, while what is known is of the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<LoadedCredential>,
     /// What was probed beyond the hops, sorted by name.

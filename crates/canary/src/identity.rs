@@ -16,6 +16,8 @@ pub(crate) struct Identity {
     component: Component,
     patience: Patience,
     credential: Option<LoadedCredential>,
+    /// The one of which the hop at Entra is known, while that is not the loaded one.
+    replaced: Option<LoadedCredential>,
     hops: BTreeMap<Hop, Track>,
     probes: BTreeMap<ProbeKind, Probed>,
 }
@@ -32,7 +34,14 @@ impl Identity {
     /// Nothing is known yet of these hops. They are walked in their order.
     pub(crate) fn new(component: Component, hops: &[Hop], patience: Patience) -> Self {
         let hops = hops.iter().map(|hop| (*hop, Track::default())).collect();
-        Self { component, patience, credential: None, hops, probes: BTreeMap::new() }
+        Self {
+            component,
+            patience,
+            credential: None,
+            replaced: None,
+            hops,
+            probes: BTreeMap::new(),
+        }
     }
 
     /// A credential is loaded. What is known of the hop at which another one is shown to Entra is
@@ -42,8 +51,20 @@ impl Identity {
         if !is_same(before.as_ref(), self.credential.as_ref())
             && let Some(track) = self.hops.get_mut(&Hop::EntraToken)
         {
+            if !track.is_of_replaced() {
+                self.replaced = before;
+            }
             track.outdate();
         }
+    }
+
+    /// The credential that everything told is true of. While what is known is of one that was
+    /// replaced it is that one: who tells what is known of the old one as known of the new one tells
+    /// of it what Entra never said, and everybody who reads it believes it from then on.
+    fn told_credential(&self) -> Option<&LoadedCredential> {
+        let is_of_replaced = self.hops.get(&Hop::EntraToken).is_some_and(Track::is_of_replaced);
+        let replaced = self.replaced.as_ref().filter(|_| is_of_replaced);
+        replaced.or(self.credential.as_ref())
     }
 
     /// A hop was walked.
@@ -100,7 +121,7 @@ impl Identity {
             last_good_hop: walked.last().map(|(hop, _)| hop.name().to_owned()),
             failure: self.hops.iter().find_map(|(hop, track)| failure(*hop, track)),
             throttled: self.hops.iter().find_map(|(hop, track)| throttled(*hop, track)),
-            credential: self.credential.clone(),
+            credential: self.told_credential().cloned(),
             probes: self.probes.iter().filter_map(|(kind, probed)| told(*kind, probed)).collect(),
         }
     }

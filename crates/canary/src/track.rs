@@ -6,7 +6,7 @@
 //! 2. Trouble on the way is counted, and told once it came [`Patience::failures`] times in a row
 //!    over [`Patience::lasting`]. Until then what was known stays known.
 //! 3. What is told stays as it was told while it has the same code, its beginning included. Trouble
-//!    on the way says nothing new about what is known to be bad.
+//!    on the way says nothing new about what is known to be bad, but for rule 5.
 //! 4. A service that wants to be left alone ([`Nature::Throttled`]) says nothing: what was known
 //!    stays known however long it lasts. It is counted as in rule 2, and then told beside what is
 //!    known, until somebody answers; at once where nothing is known, for it is why, and where it is
@@ -151,6 +151,11 @@ impl Track {
         }
     }
 
+    /// Whether what is known is of what was replaced.
+    pub(crate) fn is_of_replaced(&self) -> bool {
+        self.is_outdated && self.standing != Standing::Unknown
+    }
+
     /// Nothing is known where it was known of something else.
     fn take_back(&mut self) {
         if std::mem::take(&mut self.is_outdated) {
@@ -174,9 +179,13 @@ impl Track {
             Nature::Passing => {
                 let run = self.run.get_or_insert(Run::beginning(now));
                 let since = run.first.wall;
-                if run.grow(now, patience) && !matches!(self.standing, Standing::Bad { .. }) {
-                    self.standing = Standing::Bad { trouble, since };
-                    self.is_outdated = false;
+                if run.grow(now, patience) {
+                    let is_outdated = std::mem::take(&mut self.is_outdated);
+                    // Trouble on the way is one story, whatever is tried on it.
+                    let stays = |told: &Trouble| !is_outdated || told.nature == Nature::Passing;
+                    if !matches!(&self.standing, Standing::Bad { trouble, .. } if stays(trouble)) {
+                        self.standing = Standing::Bad { trouble, since };
+                    }
                 }
             }
             Nature::Throttled => {

@@ -21,7 +21,7 @@ struct Kept(Arc<Mutex<Vec<CanaryFacts>>>);
 #[async_trait]
 impl FactsTeller for Kept {
     async fn fetch_facts(&self) -> Result<Option<CanaryFacts>, TellError> {
-        Ok(None)
+        Ok(self.0.lock().last().cloned())
     }
 
     async fn apply_facts(&self, facts: &CanaryFacts) -> Result<(), TellError> {
@@ -51,17 +51,23 @@ impl Kept {
 struct Running {
     bench: Bench,
     kept: Kept,
-    _task: JoinSet<()>,
+    task: JoinSet<()>,
 }
 
 impl Running {
     fn start(bench: Bench, settings: CanarySettings) -> Self {
-        let kept = Kept::default();
-        let teller = Arc::new(kept.clone());
+        let mut running = Self { bench, kept: Kept::default(), task: JoinSet::new() };
+        running.start_anew(settings);
+        running
+    }
+
+    /// The process ends, and another one starts in the same pod.
+    fn start_anew(&mut self, settings: CanarySettings) {
+        self.task = JoinSet::new();
+        let bench = &self.bench;
+        let teller = Arc::new(self.kept.clone());
         let telling = Telling::new(teller, bench.shared_clock(), bench.metrics.clone());
-        let mut task = JoinSet::new();
-        task.spawn(bench.canary(settings).telling(telling).run());
-        Self { bench, kept, _task: task }
+        self.task.spawn(bench.canary(settings).telling(telling).run());
     }
 
     /// One whose first round is over and good.

@@ -105,46 +105,40 @@ fn loaded(thumbprint: &str) -> LoadedCredential {
 
 #[test]
 fn what_a_restarted_process_has_not_found_out_yet_is_still_what_it_was() {
-    let walk = |identity: &mut Identity, outcomes: &[Result<(), &str>]| {
-        identity.loaded(loaded("t"));
+    let walk_with = |credential: LoadedCredential, outcomes: &[Result<(), &str>]| {
+        let mut identity = identity();
+        identity.loaded(credential);
         for (hop, outcome) in [Hop::Credential, Hop::EntraToken, Hop::Granted].iter().zip(outcomes)
         {
             identity.walked(*hop, outcome.map_err(refusal), at(0));
         }
+        identity
     };
+    let walk = |outcomes: &[Result<(), &str>]| walk_with(loaded("t"), outcomes);
     let refused = [Ok(()), Ok(()), Err("AuthorizationFailed")];
     let good = [Ok(()), Ok(()), Ok(())];
     for before in [refused, good] {
-        let mut earlier = identity();
-        walk(&mut earlier, &before);
+        let mut earlier = walk(&before);
         earlier.probed(ProbeKind::Network, Ok("all are in westeurope".to_owned()), at(0));
         let before = earlier.facts();
         // It came as far as a file, or a token: behind that the service was not reached.
         for reached in 1..=2 {
-            let mut anew = identity();
-            walk(&mut anew, &good[..reached]);
+            let anew = walk(&good[..reached]);
             assert_eq!(carried_on(anew.facts(), &before), before, "{reached} hops");
         }
-        let mut anew = identity();
-        walk(&mut anew, &[Ok(()), Err("AADSTS700016")]);
+        let anew = walk(&[Ok(()), Err("AADSTS700016")]);
         let told = carried_on(anew.facts(), &before);
         assert_eq!(told.failure, anew.facts().failure, "what is known anew counts");
         assert_eq!(told.last_good_hop.as_deref(), Some("credential"));
         // Nobody knows of another certificate what was known of this one.
-        let mut other = identity();
-        walk(&mut other, &good[..2]);
-        other.loaded(loaded("u"));
+        let other = walk_with(loaded("u"), &good[..2]);
         assert_eq!(carried_on(other.facts(), &before), other.facts());
         // Nor of the same certificate as another client.
-        let mut other = identity();
-        walk(&mut other, &good[..2]);
-        other.loaded(LoadedCredential { client_id: "d".to_owned(), ..loaded("t") });
+        let client = LoadedCredential { client_id: "d".to_owned(), ..loaded("t") };
+        let other = walk_with(client, &good[..2]);
         assert_eq!(carried_on(other.facts(), &before), other.facts());
     }
-    let mut earlier = identity();
-    walk(&mut earlier, &refused);
-    let mut healed = identity();
-    walk(&mut healed, &good);
+    let (earlier, healed) = (walk(&refused), walk(&good));
     assert_eq!(carried_on(healed.facts(), &earlier.facts()), healed.facts());
 }
 
@@ -199,6 +193,50 @@ fn a_certificate_that_may_not_be_shown_yet_is_not_proven_by_the_one_before() {
     identity.walked(Hop::EntraToken, Ok(()), at(120));
     let facts = identity.facts();
     assert_eq!((facts.last_good_hop.as_deref(), facts.throttled), (Some("granted"), None));
+}
+
+#[test]
+fn what_is_known_of_a_certificate_is_told_with_that_certificate() {
+    let way = || Trouble::new(Nature::Passing, "TimedOut", "m", "h");
+    let busy = || Trouble::new(Nature::Throttled, "Throttled", "m", "h");
+    let thumbprint = |identity: &Identity| identity.facts().credential.unwrap().thumbprint;
+    let mut proven = identity();
+    proven.loaded(loaded("t"));
+    assert_eq!(thumbprint(&proven), "t", "nothing is known of any other");
+    for hop in [Hop::Credential, Hop::EntraToken, Hop::Granted] {
+        proven.walked(hop, Ok(()), at(0));
+    }
+    let before = proven.facts();
+    // Two come, one after the other, and Entra is shown neither.
+    for (minute, name) in [(1, "u"), (2, "v")] {
+        proven.loaded(loaded(name));
+        proven.walked(Hop::Credential, Ok(()), at(60 * minute));
+        proven.walked(Hop::EntraToken, Err(way()), at(60 * minute));
+        assert_eq!(proven.facts(), before, "{name}");
+    }
+    for (outcome, hop, failure) in [
+        (Ok(()), "granted", None),
+        (Err(busy()), "credential", None),
+        (Err(refusal("AADSTS700027")), "credential", Some("AADSTS700027")),
+    ] {
+        let mut identity = proven.clone();
+        identity.walked(Hop::EntraToken, outcome, at(180));
+        let facts = identity.facts();
+        assert_eq!(thumbprint(&identity), "v", "{hop}");
+        assert_eq!(facts.last_good_hop.as_deref(), Some(hop));
+        assert_eq!(facts.failure.map(|it| it.code).as_deref(), failure);
+    }
+    // What was refused was the one before, too.
+    let mut refused = proven.clone();
+    refused.walked(Hop::EntraToken, Err(refusal("AADSTS700027")), at(180));
+    refused.loaded(loaded("w"));
+    refused.walked(Hop::EntraToken, Err(way()), at(240));
+    assert_eq!(thumbprint(&refused), "v");
+    for minute in 5..10 {
+        refused.walked(Hop::EntraToken, Err(way()), at(60 * minute));
+    }
+    assert_eq!(thumbprint(&refused), "w");
+    assert_eq!(refused.facts().failure.unwrap().code, "TimedOut");
 }
 
 #[test]

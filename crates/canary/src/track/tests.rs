@@ -171,6 +171,31 @@ fn what_is_known_of_something_that_was_replaced_ends_where_its_successor_may_not
     assert_eq!(track.throttled().map(|(_, since)| since), Some(at(60).wall));
 }
 
+#[test]
+fn what_is_known_of_something_that_was_replaced_stands_as_long_as_the_patience() {
+    for (known, told_then) in [
+        (Ok(()), "ServiceUnreachable"),
+        (refusal("AADSTS700027"), "ServiceUnreachable"),
+        (passing("TimedOut"), "TimedOut"),
+    ] {
+        let mut track = track(&[(0, known.clone()), (200, known.clone()), (400, known)]);
+        let before = track.standing().clone();
+        assert!(!track.is_of_replaced());
+        track.outdate();
+        let is_one_story = told_then == "TimedOut";
+        if !is_one_story {
+            for seconds in [460, 520] {
+                track.note(passing("ServiceUnreachable"), at(seconds), PATIENCE);
+                assert_eq!((track.standing(), track.is_of_replaced()), (&before, true));
+            }
+        }
+        track.note(passing("ServiceUnreachable"), at(800), PATIENCE);
+        assert_eq!(told(track.standing()), told_then);
+        assert!(!track.is_of_replaced(), "from then on it is known of this one");
+        assert_eq!(is_one_story, *track.standing() == before);
+    }
+}
+
 fn outcomes() -> impl Strategy<Value = Vec<(u64, Result<(), Trouble>)>> {
     let outcome = prop_oneof![
         Just(Ok(())),

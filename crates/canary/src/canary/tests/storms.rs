@@ -143,3 +143,44 @@ fn a_credential_that_entra_refuses_after_a_storm_is_told_then_and_was_never_prov
         assert!(renewed.all(|facts| facts.last_good_hop.as_deref() == Some("credential")));
     });
 }
+
+#[test]
+fn a_credential_whose_first_try_meets_trouble_on_the_way_is_not_proven_by_it() {
+    run(async {
+        let busy = || Answer::Reply(503, Vec::new(), json!({}));
+        let cooled = || Answer::Reply(503, vec![("retry-after", "30".to_owned())], json!({}));
+        let firsts = [busy(), cooled(), Answer::Broken, Answer::Silence];
+        for (first, is_restarted) in
+            firsts.into_iter().flat_map(|it| [(it.clone(), false), (it, true)])
+        {
+            let mut running = Running::proven(|_| ()).await;
+            let told = running.kept.clone();
+            let before = told.last();
+            running.bench.azure.answers(Azure::ENTRA, first.clone());
+            let tokens = running.tokens();
+            running.bench.write(5);
+            running.bench.until(|| running.tokens() > tokens).await;
+            running.bench.pass(Duration::from_secs(20)).await;
+            assert_eq!(told.last(), before, "facts do not change while trouble may pass");
+            if matches!(first, Answer::Silence) {
+                // As long as a round waits for a token.
+                running.pass(1).await;
+            }
+            if is_restarted {
+                running.start_anew(running.bench.settings());
+                running.bench.settle().await;
+            }
+            running.bench.azure.answers(Azure::ENTRA, Answer::throttled(Some(7)));
+            running.pass(20).await;
+            let is_new = |facts: &CanaryFacts| facts.credential != before.credential;
+            let last = told.last();
+            assert!(is_new(&last), "it is told once nothing is known of the one before: {first:?}");
+            running.bench.azure.answers(Azure::ENTRA, Answer::entra("invalid_client", 700_027));
+            running.pass(8).await;
+            assert_eq!(told.last().failure.unwrap().code, "AADSTS700027");
+            for facts in told.0.lock().iter().filter(|facts| is_new(facts)) {
+                assert_eq!(facts.last_good_hop.as_deref(), Some("credential"), "{first:?}");
+            }
+        }
+    });
+}
