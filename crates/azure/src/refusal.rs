@@ -31,14 +31,20 @@ struct ErrorDetail {
 impl Refusal {
     /// Reads the body of a reply.
     pub fn parse(body: &[u8]) -> Self {
+        Self::parse_hiding(body, &[])
+    }
+
+    /// Reads the body of a reply to a request that had secrets in it: the reply may echo them.
+    pub fn parse_hiding(body: &[u8], secrets: &[&str]) -> Self {
         let detail = serde_json::from_slice::<ErrorBody>(body).unwrap_or_default().error;
-        let shown = |text: Option<String>| {
-            text.filter(|text| !text.is_empty()).map(|text| reply::excerpt_text(&text))
-        };
+        let excerpt = |text: &str| reply::excerpt_hiding(text, secrets);
+        let shown =
+            |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| excerpt(&text));
         Self {
             code: shown(detail.code),
             inner_code: shown(detail.innererror.and_then(|inner| inner.code)),
-            message: shown(detail.message).unwrap_or_else(|| reply::excerpt(body)),
+            message: shown(detail.message)
+                .unwrap_or_else(|| excerpt(&String::from_utf8_lossy(body))),
         }
     }
 
@@ -98,6 +104,20 @@ mod tests {
         for body in [page, json.to_string()] {
             let told = format!("{:?}", Refusal::parse(body.as_bytes()));
             assert!(!told.contains("eyJ") && !told.contains("c2lnbmF0"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_echoes_a_secret_of_the_request_shows_it_nowhere() {
+        // As long as a thumbprint.
+        const SEED: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+        let page = format!("<pre>value={SEED}</pre>");
+        let inner = serde_json::json!({"code": page});
+        let json =
+            serde_json::json!({"error": {"code": page, "message": page, "innererror": inner}});
+        for body in [page, json.to_string()] {
+            let told = format!("{:?}", Refusal::parse_hiding(body.as_bytes(), &[SEED]));
+            assert!(told.contains("value=[redacted]") && !told.contains("AAEC"), "{told}");
         }
     }
 

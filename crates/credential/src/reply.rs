@@ -60,8 +60,14 @@ pub fn excerpt(body: &[u8]) -> String {
 
 /// [`excerpt`] of text that has been read already, for example of an error's code or message.
 pub fn excerpt_text(text: &str) -> String {
+    excerpt_hiding(text, &[])
+}
+
+/// [`excerpt_text`] that shows nothing of what was sent and is nobody else's to know either, whatever
+/// it looks like.
+pub fn excerpt_hiding(text: &str, secrets: &[&str]) -> String {
     // Cut last: half a token would not be recognised.
-    scrub::excerpt(&scrub::scrub(text, &[]))
+    scrub::excerpt(&scrub::scrub(text, secrets))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 //!
 //! An error body may echo the request that caused it, a proxy's page nearly always does.
 
+use std::collections::HashSet;
+
 /// Replaces the secrets of one request, and whatever looks like a token, by a fixed word.
 pub(crate) fn scrub(text: &str, secrets: &[&str]) -> String {
     let mut text = text.to_owned();
@@ -10,7 +12,29 @@ pub(crate) fn scrub(text: &str, secrets: &[&str]) -> String {
         let encoded: String = url::form_urlencoded::byte_serialize(secret.as_bytes()).collect();
         text = text.replace(&encoded, REDACTED);
     }
-    scrub_runs(&scrub_authorization(&text))
+    scrub_runs(&scrub_authorization(&scrub_parts(&text, secrets)))
+}
+
+/// Replaces what a page shows of a secret that it cuts or breaks into lines.
+fn scrub_parts(text: &str, secrets: &[&str]) -> String {
+    let parts: HashSet<&[u8]> =
+        secrets.iter().flat_map(|secret| secret.as_bytes().windows(SHORTEST_PART)).collect();
+    let mut clean = String::with_capacity(text.len());
+    let mut shown_to = None;
+    for (start, window) in text.as_bytes().windows(SHORTEST_PART).enumerate() {
+        let end = start + SHORTEST_PART;
+        let is_text = text.is_char_boundary(start) && text.is_char_boundary(end);
+        if !is_text || !parts.contains(window) {
+            continue;
+        }
+        let done = shown_to.replace(end);
+        if done.is_none_or(|done| done < start) {
+            clean.push_str(&text[done.unwrap_or_default()..start]);
+            clean.push_str(REDACTED);
+        }
+    }
+    clean.push_str(&text[shown_to.unwrap_or_default()..]);
+    clean
 }
 
 /// The beginning of a body as one line of readable text: no control characters, no markup noise.
@@ -109,6 +133,8 @@ pub(crate) const REDACTED: &str = "[redacted]";
 const AUTHORIZATION: &str = "authorization";
 /// Shorter strings occur by chance; replacing them would only garble the text.
 const SHORTEST_SECRET: usize = 8;
+/// Fewer characters of a secret tell little of it, and may be a word of the page.
+const SHORTEST_PART: usize = 12;
 /// The longest excerpt, in bytes.
 const EXCERPT: usize = 400;
 
@@ -134,6 +160,12 @@ mod tests {
             (r#"{"Authorization":"Basic dTpw"}"#, &[], r#"{"Authorization":"[redacted]"}"#),
             ("you sent my secret!", &["my secret!"], "you sent [redacted]"),
             ("form=my+secret%21&x", &["my secret!"], "form=[redacted]&x"),
+            ("cut: abcdefghijklm…", &["abcdefghijklmnopqrstuvwxyz"], "cut: [redacted]…"),
+            (
+                "äabcdefghijklm\nnopqrstuvwxyzä, abcdefghijk",
+                &["abcdefghijklmnopqrstuvwxyz"],
+                "ä[redacted]\n[redacted]ä, abcdefghijk",
+            ),
             (
                 "https://login.microsoftonline.com/t/oauth2/v2.0/token",
                 &[],
@@ -166,6 +198,21 @@ mod tests {
             // Short secrets may be a part of the fixed word itself.
             prop_assume!(!REDACTED.contains(&secret));
             prop_assert!(!scrub(&text, &[&secret]).contains(&secret));
+        }
+
+        #[test]
+        fn no_long_part_of_a_cut_secret_survives(
+            before in ".{0,40}",
+            secret in ".{12,80}",
+            cut in any::<(prop::sample::Index, prop::sample::Index)>(),
+            after in ".{0,40}",
+        ) {
+            let ends: Vec<_> = secret.char_indices().map(|(at, _)| at).chain([secret.len()]).collect();
+            let (start, end) = (*cut.0.get(&ends), *cut.1.get(&ends));
+            let part = &secret[start.min(end)..start.max(end)];
+            prop_assume!(part.len() >= 2 * SHORTEST_PART);
+            let shown = scrub(&format!("{before}{part}{after}"), &[&secret]);
+            prop_assert!(!shown.contains(part), "{}", shown);
         }
     }
 }
