@@ -219,6 +219,18 @@ pub enum PluginError {
     /// The vault decrypted something else than it had encrypted.
     #[error("the vault decrypted something else than it had encrypted")]
     Mismatch,
+    /// Somebody else's proof that the key works was waited for, and had no outcome in time.
+    #[error(
+        "no proof of the key within {} ms: one that began {} ms ago has neither token nor reply",
+        after.as_millis(),
+        under_way.as_millis()
+    )]
+    ProofTimedOut {
+        /// How long was waited.
+        after: Duration,
+        /// How long ago that proof began.
+        under_way: Duration,
+    },
 }
 
 impl PluginError {
@@ -233,6 +245,9 @@ impl PluginError {
             Self::Ciphertext(_) | Self::Mismatch => {
                 "check that no gateway answers in the vault's place"
             }
+            Self::ProofTimedOut { .. } => {
+                "check the ways to Entra and to the vault: HTTPS_PROXY, DNS, the trusted roots and the vault's firewall"
+            }
             Self::KeyId { .. } => {
                 "write --keyvault-name and --key-name in the case of the `kid` that came back, or serve the vault under its own name"
             }
@@ -244,7 +259,8 @@ impl PluginError {
     pub(crate) const fn is_of_time(&self) -> bool {
         matches!(
             self,
-            Self::Encrypt(VaultError::TimedOut { .. } | VaultError::TokenTimedOut { .. })
+            Self::ProofTimedOut { .. }
+                | Self::Encrypt(VaultError::TimedOut { .. } | VaultError::TokenTimedOut { .. })
                 | Self::Decrypt(VaultError::TimedOut { .. } | VaultError::TokenTimedOut { .. })
         )
     }
@@ -259,6 +275,7 @@ impl PluginError {
             Self::Ciphertext(_) | Self::Plaintext(_) => "malformed",
             Self::KeyId { .. } => "key-id",
             Self::Mismatch => "mismatch",
+            Self::ProofTimedOut { .. } => "timed-out",
         }
     }
 }

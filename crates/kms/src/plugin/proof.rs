@@ -17,6 +17,8 @@ pub(super) struct ProofKeeper {
     clock: SharedClock,
     /// How many proofs were made.
     made: AtomicU64,
+    /// When the last one began, in milliseconds of the monotonic clock.
+    began: AtomicU64,
     last: Mutex<Option<Proof>>,
 }
 
@@ -30,12 +32,13 @@ struct Proof {
 
 impl ProofKeeper {
     pub(super) fn new(clock: SharedClock) -> Self {
-        Self { clock, made: AtomicU64::new(0), last: Mutex::new(None) }
+        Self { clock, made: AtomicU64::new(0), began: AtomicU64::new(0), last: Mutex::new(None) }
     }
 
     /// A good proof that still counts, the one that was made while this call waited for its turn,
     /// or a new one in the time that is left. Who makes one and is dropped leaves it to the next. One
-    /// that failed for want of time says nothing to whoever has more.
+    /// that failed for want of time says nothing to whoever has more, and whoever has less does not
+    /// wait for its end.
     pub(super) async fn shared<F>(
         &self,
         given: Duration,
@@ -46,7 +49,11 @@ impl ProofKeeper {
     {
         let began = self.clock.monotonic();
         let made = self.made.load(Relaxed);
-        let mut last = self.last.lock().await;
+        let mut last = tokio::select! {
+            biased;
+            last = self.last.lock() => last,
+            () = self.clock.sleep(given) => return Err(self.late(given)),
+        };
         let left = given.saturating_sub(self.clock.monotonic().saturating_sub(began));
         if let Some(proof) = &*last {
             let age = self.clock.monotonic().saturating_sub(proof.ended);
@@ -59,10 +66,25 @@ impl ProofKeeper {
                 return proof.outcome.clone();
             }
         }
+        if left.is_zero() {
+            return Err(self.late(given));
+        }
+        self.began.store(millis(self.clock.monotonic()), Relaxed);
         let outcome = prove(left).await.map_err(Arc::new);
         *last =
             Some(Proof { ended: self.clock.monotonic(), given: left, outcome: outcome.clone() });
         self.made.fetch_add(1, Relaxed);
         outcome
     }
+
+    /// For whoever waited for another's proof, and in vain.
+    fn late(&self, after: Duration) -> Arc<PluginError> {
+        let began = Duration::from_millis(self.began.load(Relaxed));
+        let under_way = self.clock.monotonic().saturating_sub(began);
+        Arc::new(PluginError::ProofTimedOut { after, under_way })
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 use aws_lc_rs::rsa::KeySize;
 use jiff::Timestamp;
-use lanyard_clock::ManualClock;
+use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_vocabulary::causes;
 
 use super::*;
@@ -297,6 +297,40 @@ async fn who_has_more_time_does_not_take_over_the_failure_of_who_had_little() {
     let (hasty, patient) = bench.run(work).await;
     assert!(hasty.unwrap_err().is_of_time());
     patient.unwrap();
+}
+
+#[tokio::test]
+async fn who_has_little_time_does_not_wait_for_the_end_of_a_proof_that_has_much() {
+    let bench = Bench::new(Layout::Upstream);
+    bench.vault.is_to((0..9).map(|_| Instead::Hang));
+    let (patient, hasty) = (bench.plugin.clone(), bench.plugin.clone());
+    let clock = bench.clock.clone();
+    let work = async move {
+        let hasty = async {
+            clock.sleep(Duration::from_secs(4)).await;
+            let began = clock.monotonic();
+            let outcome = hasty.prove(Duration::from_millis(2_900)).await;
+            (outcome, clock.monotonic().saturating_sub(began))
+        };
+        tokio::join!(patient.prove(Duration::from_secs(20)), hasty)
+    };
+    let (patient, (hasty, took)) = bench.run(work).await;
+    assert!(patient.unwrap_err().is_of_time());
+    let hasty = hasty.unwrap_err();
+    assert_eq!(took, Duration::from_millis(2_900));
+    assert!(hasty.is_of_time() && hasty.word() == "timed-out", "{hasty}");
+    let told = causes(&*hasty);
+    assert!(told.contains("within 2900 ms") && told.contains("began 6900 ms ago"), "{told}");
+    assert!(hasty.hint().unwrap().contains("Entra"));
+    assert_eq!(bench.vault.count(), 3, "the hasty one made no try of its own");
+}
+
+#[tokio::test]
+async fn who_has_no_time_left_makes_no_try_of_no_length() {
+    let bench = Bench::new(Layout::Upstream);
+    let error = bench.plugin.prove(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(*error, PluginError::ProofTimedOut { .. }), "{error}");
+    assert_eq!(bench.vault.count(), 0);
 }
 
 #[tokio::test]
