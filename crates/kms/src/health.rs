@@ -4,6 +4,10 @@
 //! or the vault does, as theirs. They also prove `RSA1_5`, for version 1 of the API: a key that
 //! refuses it fails their probe while all traffic works, so it is left out here. `/livez` asks the
 //! process alone and is what a liveness probe should ask: a restart repairs no vault.
+//!
+//! Neither vouches for somebody else. Every instance and both other plugins have the same name on
+//! the socket, so the server's own word counts for whether it is ours, and the key id for whether it
+//! is our key's.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +21,7 @@ use lanyard_grpc::kms_v1beta1::VersionRequest;
 use lanyard_grpc::kms_v1beta1::key_management_service_client::KeyManagementServiceClient as ClientV1;
 use lanyard_grpc::kms_v2::StatusRequest;
 use lanyard_grpc::kms_v2::key_management_service_client::KeyManagementServiceClient as ClientV2;
+use lanyard_telemetry::Readiness;
 use tonic::Request;
 
 use crate::service::{RUNTIME_NAME, V1_VERSION};
@@ -26,6 +31,10 @@ use crate::service::{RUNTIME_NAME, V1_VERSION};
 pub struct Health {
     /// Our socket.
     pub socket: PathBuf,
+    /// Whether it is ours: the server's gate is in it.
+    pub readiness: Readiness,
+    /// The id of our key.
+    pub key_id: String,
     /// How long everything behind one page may take.
     pub limit: Duration,
     /// The time.
@@ -61,8 +70,12 @@ impl Health {
         }
     }
 
-    /// Whether the process answers on its socket.
+    /// Whether the process has its socket, and answers on it.
     async fn answers(&self) -> Result<(), String> {
+        let closed: Vec<_> = self.readiness.problems().iter().map(ToString::to_string).collect();
+        if !closed.is_empty() {
+            return Err(closed.join("; "));
+        }
         let mut client = ClientV1::new(lanyard_grpc::connect(&self.socket));
         let asked = VersionRequest { version: V1_VERSION.to_owned() };
         let told = client.version(asked).await.map_err(|status| status.message().to_owned())?;
@@ -76,8 +89,15 @@ impl Health {
         let mut client = ClientV2::new(lanyard_grpc::connect(&self.socket));
         let mut request = Request::new(StatusRequest {});
         request.set_timeout(self.limit);
-        client.status(request).await.map_err(|status| status.message().to_owned())?;
-        Ok(())
+        let told = client.status(request).await.map_err(|status| status.message().to_owned())?;
+        let served = &told.get_ref().key_id;
+        if *served == self.key_id {
+            return Ok(());
+        }
+        Err(format!(
+            "the socket serves the key with the id {served}, and this instance's is {}",
+            self.key_id
+        ))
     }
 }
 

@@ -79,13 +79,15 @@ impl KmsServer {
     /// itself.
     pub async fn run(self, end: impl Future<Output = ()> + Send) -> Result<(), ServeError> {
         let mut end = pin!(end);
+        let mut had_one = false;
         loop {
             let (incoming, file) = tokio::select! {
-                opened = self.open() => opened?,
+                opened = self.open(had_one) => opened?,
                 () = &mut end => return Ok(()),
             };
             let (close, mut serving) = self.serve(incoming);
             self.gate.open();
+            had_one = true;
             let is_end = tokio::select! {
                 () = &mut end => true,
                 () = self.lost(&file) => false,
@@ -102,8 +104,9 @@ impl KmsServer {
         }
     }
 
-    /// The socket, as soon as it can be had: an instance that is being replaced still has it.
-    async fn open(&self) -> Result<(Incoming, SocketFile), ServeError> {
+    /// The socket, as soon as it can be had: an instance that is being replaced still has it. A path
+    /// where there was one can have one again; where there was none it is taken for a mistake.
+    async fn open(&self, had_one: bool) -> Result<(Incoming, SocketFile), ServeError> {
         let mut told = None;
         loop {
             match PrivateSocket::bind(&self.socket) {
@@ -111,7 +114,7 @@ impl KmsServer {
                     tracing::info!(socket = %self.socket.display(), "listening");
                     return Ok(socket.split());
                 }
-                Err(error) if error.is_transient() => {
+                Err(error) if waits(&error, had_one) => {
                     let reason = causes(&error);
                     if told.as_ref() != Some(&reason) {
                         tracing::warn!(hint = error.hint(), "{reason}; trying again");
@@ -163,6 +166,11 @@ impl KmsServer {
     fn ended(&self, ended: Result<(), tonic::transport::Error>) -> ServeError {
         ServeError::Ended { socket: self.socket.clone(), source: ended.err() }
     }
+}
+
+/// Whether the same path is tried again.
+const fn waits(error: &SocketError, had_one: bool) -> bool {
+    matches!(error, SocketError::InUse { .. }) || (had_one && error.is_transient())
 }
 
 /// How soon a lost socket is noticed, and a taken one tried again.

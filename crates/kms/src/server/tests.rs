@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -18,6 +19,23 @@ use crate::metrics::KmsMetrics;
 use crate::plugin::PluginParts;
 use crate::software::{Instead, SoftwareVault, pinned, text};
 
+fn server(socket: &Path, vault: &Arc<SoftwareVault>, readiness: &Readiness) -> KmsServer {
+    let parts = PluginParts {
+        key: pinned(),
+        layout: Layout::Upstream,
+        vault: Arc::<SoftwareVault>::clone(vault),
+        metrics: KmsMetrics::default(),
+        clock: SystemClock::shared(),
+    };
+    KmsServer {
+        socket: socket.to_owned(),
+        plugin: Plugin::new(parts),
+        gate: readiness.gate("socket", "not there yet"),
+        drain: Duration::from_secs(5),
+        clock: SystemClock::shared(),
+    }
+}
+
 struct Served {
     vault: Arc<SoftwareVault>,
     readiness: Readiness,
@@ -31,20 +49,7 @@ impl Served {
         let vault = Arc::new(SoftwareVault::of_vector());
         let readiness = Readiness::default();
         let directory = tempfile::tempdir().unwrap();
-        let parts = PluginParts {
-            key: pinned(),
-            layout: Layout::Upstream,
-            vault: Arc::<SoftwareVault>::clone(&vault),
-            metrics: KmsMetrics::default(),
-            clock: SystemClock::shared(),
-        };
-        let server = KmsServer {
-            socket: directory.path().join("kms.socket"),
-            plugin: Plugin::new(parts),
-            gate: readiness.gate("socket", "not there yet"),
-            drain: Duration::from_secs(5),
-            clock: SystemClock::shared(),
-        };
+        let server = server(&directory.path().join("kms.socket"), &vault, &readiness);
         let (end, ended) = oneshot::channel();
         let task = tokio::spawn(server.run(async { drop(ended.await) }));
         let served = Self { vault, readiness, directory, end, task };
@@ -70,17 +75,18 @@ impl Served {
         ClientV1::new(lanyard_grpc::connect(&self.socket()))
     }
 
-    async fn page(&self, method: Method, path: &str) -> (StatusCode, String) {
-        let health = Health {
+    fn health(&self) -> Health {
+        Health {
             socket: self.socket(),
+            readiness: self.readiness.clone(),
+            key_id: pinned().id().to_owned(),
             limit: Duration::from_secs(20),
             clock: SystemClock::shared(),
-        };
-        let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        let reply = health.routes("/healthz").oneshot(request).await.unwrap();
-        let status = reply.status();
-        let body = axum::body::to_bytes(reply.into_body(), 4096).await.unwrap();
-        (status, String::from_utf8(body.to_vec()).unwrap())
+        }
+    }
+
+    async fn page(&self, method: Method, path: &str) -> (StatusCode, String) {
+        page(self.health(), method, path).await
     }
 
     async fn end(self) {
@@ -89,6 +95,14 @@ impl Served {
         self.task.await.unwrap().unwrap();
         assert!(!socket.exists());
     }
+}
+
+async fn page(health: Health, method: Method, path: &str) -> (StatusCode, String) {
+    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let reply = health.routes("/healthz").oneshot(request).await.unwrap();
+    let status = reply.status();
+    let body = axum::body::to_bytes(reply.into_body(), 4096).await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
 #[tokio::test]
@@ -178,6 +192,57 @@ async fn the_pages_tell_a_broken_vault_from_a_broken_process() {
     assert!(told.starts_with("failed to encrypt, error: the key cannot be used"), "{told}");
     assert_eq!(served.page(Method::GET, "/livez").await, good);
     assert_eq!(served.page(Method::GET, "/healthz").await, good, "it is back without a restart");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn the_pages_of_an_instance_do_not_vouch_for_another_one_that_has_its_socket() {
+    let served = Served::start().await;
+    let readiness = Readiness::default();
+    let second = server(&served.socket(), &served.vault, &readiness);
+    let (end, ended) = oneshot::channel();
+    let second = tokio::spawn(second.run(async { drop(ended.await) }));
+    let taken = format!("socket: somebody listens on {} already", served.socket().display());
+    while readiness.problems()[0].to_string() != taken {
+        tokio::task::yield_now().await;
+    }
+    for path in ["/healthz", "/livez"] {
+        let health = Health { readiness: readiness.clone(), ..served.health() };
+        let told = page(health, Method::GET, path).await;
+        assert_eq!(told, (StatusCode::SERVICE_UNAVAILABLE, taken.clone()));
+        assert_eq!(served.page(Method::GET, path).await, (StatusCode::OK, "ok".to_owned()));
+    }
+    end.send(()).unwrap();
+    second.await.unwrap().unwrap();
+
+    let other = Health { key_id: "0123".to_owned(), ..served.health() };
+    let (status, told) = page(other, Method::GET, "/healthz").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(told.contains(&text("/keyId")) && told.ends_with("is 0123"), "{told}");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_socket_that_cannot_be_ends_the_start_and_is_waited_for_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let vault = Arc::new(SoftwareVault::of_vector());
+    let nowhere = directory.path().join("nowhere/kms.socket");
+    let server = server(&nowhere, &vault, &Readiness::default());
+    let error = server.run(std::future::pending()).await.unwrap_err();
+    assert!(matches!(error, ServeError::Socket(SocketError::Io { .. })), "{error}");
+    assert_eq!(error.hint(), "see that the directory exists and can be written");
+
+    let served = Served::start().await;
+    let (place, away) = (served.directory.path().to_owned(), directory.path().join("away"));
+    std::fs::rename(&place, &away).unwrap();
+    served.readiness.not_ready().await;
+    while !served.readiness.problems()[0].reason.contains("could not") {
+        assert!(!served.task.is_finished());
+        tokio::task::yield_now().await;
+    }
+    std::fs::rename(&away, &place).unwrap();
+    served.is_ready().await;
+    served.v2().status(kms_v2::StatusRequest {}).await.unwrap();
     served.end().await;
 }
 

@@ -1,5 +1,6 @@
 //! The plugin, put together.
 
+use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +37,7 @@ pub(super) async fn run(args: KmsArgs, environment: Environment) -> CommandResul
         return Ok(Exit::Good);
     }
     let settings = KmsSettings::resolve(&args)?;
-    let signals = Signals::listen()?;
+    let mut signals = Signals::listen()?;
     tell_odd(&args);
     let clock = SystemClock::shared();
     let pages = Pages::bind(&settings).await?;
@@ -48,19 +49,27 @@ pub(super) async fn run(args: KmsArgs, environment: Environment) -> CommandResul
         layout = ?args.key.ciphertext_layout,
         "one version of one key"
     );
-    let server = KmsServer {
-        socket: settings.socket.clone(),
-        plugin,
-        gate: Readiness::default().gate("socket", "not there yet"),
-        drain: args.socket.drain_timeout.0,
-        clock: Arc::clone(&clock),
-    };
+    let readiness = Readiness::default();
+    let gate = readiness.gate("socket", "not there yet");
     let health = Health {
         socket: settings.socket.clone(),
+        readiness,
+        key_id: plugin.key().id().to_owned(),
         limit: args.pages.healthz_timeout.0,
         clock: Arc::clone(&clock),
     };
-    serve(server, pages, (health, &args.pages.healthz_path), &metrics, signals).await
+    let server = KmsServer {
+        socket: settings.socket.clone(),
+        plugin,
+        gate,
+        drain: args.socket.drain_timeout.0,
+        clock: Arc::clone(&clock),
+    };
+    let asked = async {
+        let asked = signals.end().await;
+        tracing::info!(?asked, "ending");
+    };
+    serve(server, pages, (health, &args.pages.healthz_path), &metrics, asked).await
 }
 
 /// As the other plugins print it.
@@ -195,13 +204,14 @@ impl Pages {
 }
 
 /// Serves socket and pages until the end is asked for. Without one of them the process would look
-/// alive and do half its work, so it ends.
+/// alive and do half its work, so it ends. The end is the socket's: a page that somebody is slow to
+/// ask for or to read holds it up no longer than [`PAGES_REST`].
 async fn serve(
     server: KmsServer,
     pages: Pages,
     (health, health_path): (Health, &str),
     metrics: &KmsMetrics,
-    mut signals: Signals,
+    asked: impl Future<Output = ()>,
 ) -> CommandResult {
     let (end, _) = watch::channel(false);
     let ended = || {
@@ -209,7 +219,8 @@ async fn serve(
         async move { drop(end.wait_for(|ended| *ended).await) }
     };
     let clock = Arc::clone(&server.clock);
-    let mut parts = JoinSet::new();
+    let rest = PAGES_REST.min(server.drain);
+    let (mut socket, mut served) = (Parts::new(), Parts::new());
     let pages = [
         ("the metrics page", pages.metrics, metrics_routes(metrics_page(metrics))),
         ("the health pages", pages.health, health.routes(health_path)),
@@ -219,29 +230,48 @@ async fn serve(
         tracing::info!(address = %listening.address(), "serving {part}");
         let serving = listening.serve(routes, Arc::clone(&clock), ended());
         let broken = move |error| CommandError::unavailable(part).because(&error);
-        parts.spawn(async move { serving.await.map_err(broken) });
+        served.spawn(async move { serving.await.map_err(broken) });
     }
     let serving = server.run(ended());
-    parts.spawn(async move {
-        let served = serving.await;
-        served.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))
+    socket.spawn(async move {
+        let ended = serving.await;
+        ended.map_err(|error| CommandError::unavailable(causes(&error)).hint(error.hint()))
     });
+    let early = |part| {
+        let early = || CommandError::unavailable("a part of the process ended by itself");
+        judged(part).and_then(|()| Err(early()))
+    };
     let first = tokio::select! {
-        asked = signals.end() => {
-            tracing::info!(?asked, "ending");
-            Ok(())
-        }
-        Some(part) = parts.join_next() => {
-            let early = || CommandError::unavailable("a part of the process ended by itself");
-            judged(part).and_then(|()| Err(early()))
-        }
+        () = asked => Ok(()),
+        Some(part) = socket.join_next() => early(part),
+        Some(part) = served.join_next() => early(part),
     };
     end.send_replace(true);
-    let mut outcome = first;
+    let outcome = first.and(joined(&mut socket).await);
+    let pages = tokio::select! {
+        biased;
+        ended = joined(&mut served) => ended,
+        () = clock.sleep(rest) => {
+            tracing::info!(waited = ?rest, "connections to the pages are broken off");
+            Ok(())
+        }
+    };
+    outcome.and(pages).map(|()| Exit::Good)
+}
+
+/// How long connections to the pages may last when the socket is gone.
+const PAGES_REST: Duration = Duration::from_secs(1);
+
+/// A part of the process, until it ends.
+type Parts = JoinSet<Result<(), CommandError>>;
+
+/// The outcome of all parts, when all have ended.
+async fn joined(parts: &mut Parts) -> Result<(), CommandError> {
+    let mut outcome = Ok(());
     while let Some(part) = parts.join_next().await {
         outcome = outcome.and(judged(part));
     }
-    outcome.map(|()| Exit::Good)
+    outcome
 }
 
 fn judged(part: Result<Result<(), CommandError>, JoinError>) -> Result<(), CommandError> {
@@ -257,3 +287,6 @@ fn metrics_page(metrics: &KmsMetrics) -> MetricsPage {
         BuildInfo { version: env!("CARGO_PKG_VERSION") }.register(registry);
     })
 }
+
+#[cfg(test)]
+mod tests;
