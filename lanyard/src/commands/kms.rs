@@ -2,6 +2,8 @@
 
 mod flags;
 mod go_arguments;
+#[cfg(test)]
+mod rendered;
 mod run;
 mod settings;
 

@@ -30,8 +30,26 @@ pub(super) async fn creation(stage: &Stage) -> Result<(), Failed> {
             && page.with_label("lanyard_canary_calls_total", "granted").is_some_and(|n| n >= 1.0)
     };
     await_all(stage, "every canary has a token and was granted a call", ARRIVAL, proves).await?;
-    Ok(())
+    key_plugin_works(stage).await
 }
+
+/// Fails unless the key plugin that stands beside the canary of the API server has its socket, and
+/// its key encrypts and decrypts.
+async fn key_plugin_works(stage: &Stage) -> Result<(), Failed> {
+    let url = format!("http://127.0.0.1:{KEY_PLUGIN}/healthz");
+    // Loopback needs no proxy, and the environment's must not be asked.
+    let client = reqwest::Client::builder().no_proxy().build().map_err(chain)?;
+    let answer = client.get(url).send().await.map_err(chain)?;
+    let status = answer.status().as_u16();
+    let told = answer.text().await.map_err(chain)?;
+    if (status, told.as_str()) == (200, "ok") {
+        return Ok(());
+    }
+    Err(stage.told(format!("the key plugin says {status} {told}")))
+}
+
+/// The port of the health pages of the active key's plugin.
+const KEY_PLUGIN: u16 = 8787;
 
 fn deployments() -> impl Iterator<Item = &'static str> {
     Component::ALL.into_iter().map(|component| component.consumers()[0].deployment)
@@ -154,7 +172,8 @@ pub(super) async fn rotation(stage: &Stage) -> Result<(), Failed> {
             return Err(format!("{component} was unauthenticated for a while: {page:?}").into());
         }
     }
-    await_rows(stage, "nine identities are ready after the rotation", all_ready).await.map(drop)
+    await_rows(stage, "nine identities are ready after the rotation", all_ready).await?;
+    key_plugin_works(stage).await
 }
 
 /// Takes the role of one component away; its canary is refused, and nobody else's.
