@@ -4,15 +4,17 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lanyard_clock::{Clock, SystemClock};
 use libtest_mimic::{Failed, Trial};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Made, Program, Stage, chain, expect, trial};
+use super::{ApiServer, Instance, Made, Program, Stage, chain, expect, trial};
 
 pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
     vec![
         trial("kms:a-right-that-is-taken-away-and-given-back", stage, revoked),
+        trial("kms:an-application-that-is-gone-and-comes-back", stage, unknown),
         trial("kms:a-credential-file-that-comes-late", stage, late),
         trial("kms:a-vault-that-fails-for-a-while", stage, outage),
     ]
@@ -23,6 +25,17 @@ const VALUE: &str = "planted-4711-marker";
 /// The API server looks every 10 s at a plugin that fails, and our good answer counts for as long;
 /// one that it believes to be good it asks every 60 s, and its health page every 20 s.
 const NOTICED: Duration = Duration::from_mins(1);
+
+/// How long a token that was refused may answer for everybody who asks: 30 s and a quarter of that,
+/// and the time to ask anew.
+const REMEMBERED: Duration = Duration::from_secs(40);
+
+/// The refusals of a token after which each is remembered for the longest time: after 1, 2, 4, 8 and
+/// 16 s.
+const REFUSALS: usize = 6;
+
+/// The least that those take, where each is remembered for three quarters of its time.
+const SPREAD: Duration = Duration::from_secs(23);
 
 #[derive(Deserialize)]
 struct World {
@@ -51,9 +64,7 @@ async fn revoked(stage: &Stage) -> Result<(), Failed> {
     // What was decrypted before is served on.
     let read = server.expect_read("one", VALUE).await;
 
-    let world: World = control.read("world").await.map_err(chain)?;
-    let kms = world.components.into_iter().find(|it| it.component == "kms");
-    stage.grant(&kms.ok_or("the world has no kms")?.client_id).await?;
+    stage.grant(&client_of_kms(stage).await?).await?;
     let told = noticed?;
     expect(told.contains("the vault forbids it"), || format!("the API server says {told}"))?;
     read?;
@@ -74,13 +85,106 @@ async fn revoked(stage: &Stage) -> Result<(), Failed> {
     server.expect_read("two", VALUE).await
 }
 
+async fn client_of_kms(stage: &Stage) -> Result<String, Failed> {
+    let world: World = stage.azure.control().read("world").await.map_err(chain)?;
+    let kms = world.components.into_iter().find(|it| it.component == "kms");
+    Ok(kms.ok_or("the world has no kms")?.client_id)
+}
+
+/// Entra says of the application what it says of one that was deleted (AADSTS700016), so many times;
+/// nothing without a number, and with none it knows it again.
+async fn forget_application(stage: &Stage, times: Option<u32>) -> Result<(), Failed> {
+    let rule = json!({
+        "name": APPLICATION_RULE, "service": "entra", "client_id": client_of_kms(stage).await?,
+        "times": times, "effect": { "type": "token-error", "code": 700_016 },
+    });
+    drop(stage.azure.control().write::<Value>("faults", &rule).await.map_err(chain)?);
+    Ok(())
+}
+
+const APPLICATION_RULE: &str = "kms-application";
+
+/// How many tokens were refused for the application that is gone.
+async fn refusals(stage: &Stage) -> Result<usize, Failed> {
+    #[derive(Deserialize)]
+    struct Ledger {
+        value: Vec<Value>,
+    }
+    let ledger: Ledger = stage.azure.control().read("ledger").await.map_err(chain)?;
+    Ok(ledger.value.iter().filter(|entry| entry["fault"] == APPLICATION_RULE).count())
+}
+
+/// An instance that starts while Entra does not know the application has no token to live on. It
+/// says so, asks Entra seldom, and is back by itself.
+async fn unknown(stage: &Stage) -> Result<(), Failed> {
+    let mut plugin = stage.ours("unknown", &stage.key, "openshift").await?;
+    let server = stage.api_server(&[("azure-one", &plugin)]).await?;
+    server.write("one", VALUE).await?;
+    server.await_ready(true, Duration::from_secs(5)).await?;
+
+    plugin.end().await;
+    forget_application(stage, None).await?;
+    let gone = while_gone(stage, &mut plugin, &server).await;
+    forget_application(stage, Some(0)).await?;
+    gone?;
+
+    let clock = SystemClock::new();
+    let back = clock.monotonic();
+    loop {
+        let (status, told) = plugin.page("/healthz").await?;
+        let took = clock.monotonic().saturating_sub(back);
+        if status == 200 {
+            break;
+        }
+        expect(took <= REMEMBERED, || format!("not back after {took:?}: {told}"))?;
+        clock.sleep(Duration::from_millis(250)).await;
+    }
+    server.await_ready(true, NOTICED).await?;
+    server.write("two", VALUE).await?;
+    server.expect_stored("two", "azure-one", VALUE).await?;
+    server.restart(&[("azure-one", &plugin)]).await?;
+    server.expect_read("one", VALUE).await?;
+    server.expect_read("two", VALUE).await
+}
+
+/// Starts the plugin anew, and asks it until each refusal is remembered for the longest time.
+async fn while_gone(
+    stage: &Stage,
+    plugin: &mut Instance,
+    server: &ApiServer,
+) -> Result<(), Failed> {
+    let clock = SystemClock::new();
+    let (before, began) = (refusals(stage).await?, clock.monotonic());
+    plugin.start_again().await?;
+    let told = server.await_ready(false, NOTICED).await?;
+    for part in ["no token for the vault", "AADSTS700016"] {
+        expect(told.contains(part), || format!("the API server does not say {part:?}: {told}"))?;
+    }
+    let took = loop {
+        let (status, told) = plugin.page("/healthz").await?;
+        expect(status == 503, || format!("/healthz says {status} {told}"))?;
+        for part in ["failed to encrypt, error: no token for the vault", "AADSTS700016"] {
+            expect(told.contains(part), || format!("/healthz does not say {part:?}: {told}"))?;
+        }
+        let took = clock.monotonic().saturating_sub(began);
+        if refusals(stage).await?.saturating_sub(before) >= REFUSALS {
+            break took;
+        }
+        expect(took < NOTICED + REMEMBERED, || format!("Entra was asked too seldom in {took:?}"))?;
+        clock.sleep(Duration::from_millis(250)).await;
+    };
+    expect(took >= SPREAD, || format!("Entra was asked {REFUSALS} times in {took:?}"))?;
+    expect(plugin.page("/livez").await?.0 == 200, || "/livez fails".to_owned())?;
+    server.expect_read("one", VALUE).await
+}
+
 /// A plugin whose credential file is not there, is broken, and is good at last.
 async fn late(stage: &Stage) -> Result<(), Failed> {
     let file = stage.directory.join("late.credential.json");
     let config = json!({ "aadMSIDataPlaneIdentityPath": file });
     let program = Program::Ours { layout: "upstream" };
     let made = Made { name: "late", key: &stage.key, program };
-    let plugin = super::Instance::start(stage, made, &config).await?;
+    let plugin = Instance::start(stage, made, &config).await?;
     let (status, told) = plugin.page("/healthz").await?;
     let expected = "failed to encrypt, error: no token for the vault";
     expect(status == 503 && told.starts_with(expected), || format!("{status} {told}"))?;
