@@ -48,3 +48,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s:%s" $repository (default .Chart.AppVersion $image.tag) }}
 {{- end }}
 {{- end }}
+
+{{/*
+Where the kubelet asks for health. It asks from the node: at the address of the pod by itself, and at
+another one only where the pod is in the node's network.
+*/}}
+{{- define "lanyard-operator.probeHost" -}}
+{{- $host := splitList ":" .Values.metricsAddr | first }}
+{{- if .Values.hostNetwork }}
+{{- if ne $host "0.0.0.0" }}{{ $host }}{{ end }}
+{{- else if or (eq $host "localhost") (hasPrefix "127." $host) }}
+{{- fail (printf "metricsAddr: nobody outside of the pod reaches %s, and the kubelet has to. Write :PORT, or set hostNetwork=true" .Values.metricsAddr) }}
+{{- end }}
+{{- end }}

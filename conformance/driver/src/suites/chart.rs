@@ -94,11 +94,21 @@ const REFUSED: [(&str, &str, &str); 14] = [
 ];
 
 /// The same for the chart of the operator.
-const REFUSED_BY_OPERATOR: [(&str, &str, &str); 9] = [
+const REFUSED_BY_OPERATOR: [(&str, &str, &str); 11] = [
     ("an_unknown_value", "replicass=2", "replicass"),
     ("a_role_that_does_not_exist", "role=observer", "/role"),
     ("a_reader_that_is_no_client_id", "keyVaultUserClientID=reader", "/keyVaultUserClientID"),
     ("an_address_without_a_port", "metricsAddr=8080", "/metricsAddr"),
+    (
+        "a_page_that_the_kubelet_cannot_reach",
+        "metricsAddr=127.0.0.1:8080",
+        "metricsAddr: nobody outside of the pod reaches 127.0.0.1:8080",
+    ),
+    (
+        "the_same_page_by_its_name",
+        "metricsAddr=localhost:8080",
+        "metricsAddr: nobody outside of the pod reaches localhost:8080",
+    ),
     ("more_shards_than_the_operator_takes", "shards=65", "/shards"),
     ("no_workers", "workers=0", "/workers"),
     ("an_interval_without_a_unit", "workloads.canary.interval=60", "/workloads/canary/interval"),

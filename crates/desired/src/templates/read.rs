@@ -183,6 +183,10 @@ fn check_canary(reader: &mut Reader<'_>, canary: &CanaryTemplate) {
             reader.error(field, message, "write a number and `s`, `m` or `h`, such as `60s`");
         }
     }
+    if let Some(address) = canary.certain_address().filter(|_| !canary.host_network) {
+        let message = format!("the kubelet asks for {address} at the node, and it is the pod's");
+        reader.error("metricsAddress", message, "leave it out, or set `hostNetwork`");
+    }
     let places = u16::try_from(Component::ALL.len()).unwrap_or(u16::MAX);
     if canary.metrics_port == 0 || canary.metrics_port.checked_add(places).is_none() {
         let message = format!("{} leaves no port for every component", canary.metrics_port);

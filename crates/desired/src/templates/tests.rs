@@ -253,6 +253,24 @@ fn flags_win_over_the_file_and_are_held_to_the_same_rules() {
 }
 
 #[test]
+fn an_address_that_only_the_pod_reaches_is_refused() {
+    let text = |address: &str, host_network: bool| {
+        format!("canary: {{metricsAddress: '{address}', hostNetwork: {host_network}}}")
+    };
+    let is_good = |address, of_node| WorkloadTemplates::parse(&text(address, of_node)).is_ok();
+    for address in ["127.0.0.1", "::1", "10.0.0.4"] {
+        let expected = format!(
+            "canary.metricsAddress: the kubelet asks for {address} at the node, and it is the pod's"
+        );
+        assert_eq!(problems(&text(address, false)), [expected]);
+        assert!(is_good(address, true), "{address}");
+    }
+    for address in ["0.0.0.0", "::"] {
+        assert!(is_good(address, false) && is_good(address, true), "{address}");
+    }
+}
+
+#[test]
 fn no_port_of_a_canary_is_that_of_a_plugin_beside_it() {
     let is_good = |port: u16, host_network: bool| {
         let text = format!("canary: {{metricsPort: {port}, hostNetwork: {host_network}}}");
