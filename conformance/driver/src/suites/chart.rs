@@ -94,7 +94,7 @@ const REFUSED: [(&str, &str, &str); 14] = [
 ];
 
 /// The same for the chart of the operator.
-const REFUSED_BY_OPERATOR: [(&str, &str, &str); 11] = [
+const REFUSED_BY_OPERATOR: [(&str, &str, &str); 12] = [
     ("an_unknown_value", "replicass=2", "replicass"),
     ("a_role_that_does_not_exist", "role=observer", "/role"),
     ("a_reader_that_is_no_client_id", "keyVaultUserClientID=reader", "/keyVaultUserClientID"),
@@ -109,6 +109,7 @@ const REFUSED_BY_OPERATOR: [(&str, &str, &str); 11] = [
         "metricsAddr=localhost:8080",
         "metricsAddr: nobody outside of the pod reaches localhost:8080",
     ),
+    ("authorities_that_it_would_not_ask_for", "caBundle.configMap=authorities", "caBundle"),
     ("more_shards_than_the_operator_takes", "shards=65", "/shards"),
     ("no_workers", "workers=0", "/workers"),
     ("an_interval_without_a_unit", "workloads.canary.interval=60", "/workloads/canary/interval"),
