@@ -14,6 +14,7 @@ use crate::problem::Problems;
 use crate::workload::VAULT_READER;
 
 pub(crate) mod claims;
+mod deployment;
 mod read;
 #[cfg(test)]
 mod tests;

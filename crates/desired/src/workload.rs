@@ -118,7 +118,7 @@ impl<'a> Site<'a> {
             (None, None) => json!({}),
         };
         if let Some(own) = own.filter(|own| own.component == Component::Kms) {
-            self.add_key_plugins(&mut additions, own, template.is_some());
+            self.add_key_plugins(&mut additions, own, template);
         }
         self.identify(&mut deployment, name, own);
         additions.apply(&mut deployment);

@@ -362,7 +362,7 @@ fn a_selector_with_an_empty_list_is_the_same_selector() {
     let wire = changed(&[]);
     let template = |image: &str| {
         let text = format!(
-            "deployments: {{kube-apiserver: {{spec: {{selector: {{matchLabels: {{app: kas}}, matchExpressions: []}}, template: {{metadata: {{labels: {{app: kas}}}}, spec: {{containers: [{{name: kube-apiserver, image: {image}}}]}}}}}}}}}}"
+            "deployments: {{kube-apiserver: {{spec: {{selector: {{matchLabels: {{app: kas}}, matchExpressions: []}}, template: {{metadata: {{labels: {{app: kas}}}}, spec: {{securityContext: {{runAsUser: 1001}}, containers: [{{name: kube-apiserver, image: {image}}}]}}}}}}}}}}"
         );
         let templates = WorkloadTemplates::parse(&text).unwrap();
         desired_objects(&valid(&wire), &inputs(&wire, &templates))

@@ -22,6 +22,9 @@ pub(crate) struct Claims {
     pub(crate) mounts: BTreeMap<&'static str, BTreeSet<&'static str>>,
     /// Variables by container.
     pub(crate) variables: BTreeMap<&'static str, BTreeSet<&'static str>>,
+    /// Containers that are added where a template has none of the name, and the container whose user
+    /// they have to be.
+    pub(crate) sidecars: BTreeMap<&'static str, &'static str>,
 }
 
 /// What is taken in a deployment, if it is one that may have a template.
@@ -86,6 +89,7 @@ impl Claims {
     /// The plugins of the keys stand beside the API server, which is what a template has.
     fn key_plugin(&mut self, consumer: &Consumer) {
         for plugin in [KeyPart::Active.container(), KeyPart::Backup.container()] {
+            self.sidecars.insert(plugin, consumer.deployment);
             self.volume(plugin, KMS_SOCKET.volume, KMS_SOCKET.directory);
             self.volume(plugin, consumer.volume, consumer.mount_path);
             if let Some((_, mount)) = cloud_config(consumer) {

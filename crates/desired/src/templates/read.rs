@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
     Affinity, EnvVar, ResourceRequirements, Toleration, TopologySpreadConstraint, Volume,
     VolumeMount,
@@ -11,7 +10,8 @@ use lanyard_vocabulary::Component;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::claims::{Claims, claims, known_deployments};
+use super::claims::{claims, known_deployments};
+use super::deployment::deployment;
 use super::{CanaryTemplate, WorkloadTemplates};
 use crate::hosted_cluster::encryption_config::KeyPart;
 use crate::problem::Problems;
@@ -165,7 +165,7 @@ fn check_free(reader: &mut Reader<'_>, canary: &CanaryTemplate) {
     }
 }
 
-fn items(list: Option<Value>) -> Vec<Value> {
+pub(super) fn items(list: Option<Value>) -> Vec<Value> {
     match list {
         Some(Value::Array(items)) => items,
         _ => Vec::new(),
@@ -237,50 +237,7 @@ fn read_calls(
     read
 }
 
-/// Checks a Deployment; gives it back without nulls, status and name.
-fn deployment(name: &str, mut value: Value, problems: &mut Problems) -> Option<Value> {
-    let path = format!("deployments.{name}");
-    check_name("deployments", name, problems);
-    let claims = claims(name)?;
-    drop_nulls(&mut value);
-    let mut typed = value.clone();
-    if let Some(map) = typed.as_object_mut() {
-        map.remove("apiVersion");
-        map.remove("kind");
-    }
-    if let Err(error) = serde_json::from_value::<Deployment>(typed) {
-        let message = error.to_string();
-        problems.error_with_hint(path, message, "write a Deployment of `apps/v1`");
-        return None;
-    }
-    let before = problems.iter().count();
-    for (field, expected) in
-        [("/apiVersion", "apps/v1"), ("/kind", "Deployment"), ("/metadata/name", name)]
-    {
-        let found = value.pointer(field).and_then(Value::as_str);
-        if let Some(found) = found.filter(|found| *found != expected) {
-            let message = format!("`{found}` is not `{expected}`");
-            let hint = "leave it out, or write what it must be";
-            problems.error_with_hint(dotted(&path, field), message, hint);
-        }
-    }
-    if value.pointer("/metadata/namespace").is_some() {
-        let message = "a template is for every hosted cluster";
-        problems.error_with_hint(dotted(&path, "/metadata/namespace"), message, "leave it out");
-    }
-    check_selector(&path, &value, problems);
-    check_pod(&path, &value, &claims, problems);
-    if let Some(map) = value.as_object_mut() {
-        map.remove("status");
-    }
-    (problems.iter().count() == before).then_some(value)
-}
-
-fn dotted(path: &str, pointer: &str) -> String {
-    format!("{path}{}", pointer.replace('/', "."))
-}
-
-fn check_name(field: &str, name: &str, problems: &mut Problems) {
+pub(super) fn check_name(field: &str, name: &str, problems: &mut Problems) {
     let known = known_deployments();
     if !known.contains(name) {
         let known: Vec<_> = known.into_iter().collect();
@@ -292,76 +249,8 @@ fn check_name(field: &str, name: &str, problems: &mut Problems) {
     }
 }
 
-fn check_selector(path: &str, value: &Value, problems: &mut Problems) {
-    let selector = value.pointer("/spec/selector/matchLabels").and_then(Value::as_object);
-    let labels = value.pointer("/spec/template/metadata/labels").and_then(Value::as_object);
-    let field = format!("{path}.spec.selector.matchLabels");
-    match selector.filter(|selector| !selector.is_empty()) {
-        None => problems.error_with_hint(field, "Required value", "select the labels of the pods"),
-        Some(selector) => {
-            for (key, value) in selector {
-                if labels.and_then(|labels| labels.get(key)) != Some(value) {
-                    problems.error_with_hint(
-                        format!("{field}.{key}"),
-                        "the pods do not have this label",
-                        "add it to spec.template.metadata.labels",
-                    );
-                }
-            }
-        }
-    }
-}
-
-/// What brings the identity must find its container, and nothing in its place.
-fn check_pod(path: &str, value: &Value, claims: &Claims, problems: &mut Problems) {
-    let path = format!("{path}.spec.template.spec");
-    let pod = value.pointer("/spec/template/spec").cloned().unwrap_or_default();
-    let list = |value: &Value, field: &str| items(value.get(field).cloned());
-    let name =
-        |item: &Value| item.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let containers = list(&pod, "containers");
-    for wanted in &claims.containers {
-        if !containers.iter().any(|container| name(container) == *wanted) {
-            problems.error_with_hint(
-                format!("{path}.containers"),
-                format!("there is no container `{wanted}`"),
-                "the identity is mounted there; name the container so",
-            );
-        }
-    }
-    let mut taken = |field: String, text: &str| {
-        problems.error_with_hint(
-            field,
-            format!("`{text}` is what the identity is brought by"),
-            "leave it out: it is added",
-        );
-    };
-    for volume in list(&pod, "volumes") {
-        if claims.volumes.contains(name(&volume).as_str()) {
-            taken(format!("{path}.volumes"), &name(&volume));
-        }
-    }
-    for container in &containers {
-        let name_of = name(container);
-        let field = format!("{path}.containers[name={name_of}]");
-        let mounts = claims.mounts.get(name_of.as_str());
-        for mount in list(container, "volumeMounts") {
-            let place = mount.get("mountPath").and_then(Value::as_str).unwrap_or_default();
-            if mounts.is_some_and(|paths| paths.contains(place.trim_end_matches('/'))) {
-                taken(format!("{field}.volumeMounts"), place);
-            }
-        }
-        let variables = claims.variables.get(name_of.as_str());
-        for variable in list(container, "env") {
-            if variables.is_some_and(|names| names.contains(name(&variable).as_str())) {
-                taken(format!("{field}.env"), &name(&variable));
-            }
-        }
-    }
-}
-
 /// A null in a template means that the field is not there.
-fn drop_nulls(value: &mut Value) {
+pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|_, value| !value.is_null());

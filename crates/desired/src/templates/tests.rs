@@ -149,6 +149,46 @@ deployments:
 }
 
 #[test]
+fn an_api_server_whose_user_nothing_says_is_refused() {
+    let template = |pod: &str, server: &str, more: &str| {
+        format!(
+            "
+deployments:
+  kube-apiserver:
+    spec:
+      selector: {{matchLabels: {{app: kas}}}}
+      template:
+        metadata: {{labels: {{app: kas}}, annotations: {{{more}}}}}
+        spec:
+          {pod}
+          containers:
+          - {{name: kube-apiserver, image: x, securityContext: {{{server}}}}}
+"
+        )
+    };
+    let own = |part: &str| format!("          - {{name: azure-kms-provider-{part}, image: x}}\n");
+    let refused = [
+        (template("", "", ""), "active"),
+        (template("securityContext: {runAsNonRoot: true}", "runAsGroup: 7", ""), "active"),
+        (template("", "", "") + &own("active"), "backup"),
+    ];
+    for (text, part) in refused {
+        let expected = format!(
+            "deployments.kube-apiserver.spec.template.spec.securityContext: `azure-kms-provider-{part}` has to run as the user of `kube-apiserver`, and nothing says which that is"
+        );
+        assert_eq!(problems(&text), [expected], "{text}");
+    }
+    for text in [
+        template("securityContext: {runAsUser: 1001}", "", ""),
+        template("", "runAsUser: 0", ""),
+        template("", "", "openshift.io/required-scc: restricted-v2"),
+        template("", "", "") + &own("active") + &own("backup"),
+    ] {
+        assert!(WorkloadTemplates::parse(&text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn a_selector_must_find_its_pods() {
     let text = ingress("{containers: [{name: ingress-operator, image: x}]}")
         .replace("labels: {name: ingress-operator}", "labels: {name: other}");

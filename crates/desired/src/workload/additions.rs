@@ -109,19 +109,21 @@ impl Additions {
         variables.any(|variable| variable.get("name").and_then(Value::as_str) == Some(name))
     }
 
-    /// Adds everything to a deployment. A container that is there already is not added.
+    /// Adds everything to a deployment. A volume of a name that is there already is not added.
     pub(super) fn apply(self, deployment: &mut Value) {
         let pod = &mut deployment["spec"]["template"]["spec"];
-        extend(&mut pod["volumes"], self.volumes);
+        let mut volumes = items(&mut pod["volumes"]);
+        for volume in self.volumes {
+            if !volumes.iter().any(|other| other.get("name") == volume.get("name")) {
+                volumes.push(volume);
+            }
+        }
+        pod["volumes"] = Value::Array(volumes);
         if !self.host_aliases.is_empty() {
             extend(&mut pod["hostAliases"], self.host_aliases);
         }
         let mut containers = items(&mut pod["containers"]);
-        for sidecar in self.sidecars {
-            if !containers.iter().any(|container| container.get("name") == sidecar.get("name")) {
-                containers.push(sidecar);
-            }
-        }
+        containers.extend(self.sidecars);
         for container in &mut containers {
             let name = container.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             for (field, additions) in [("volumeMounts", &self.mounts), ("env", &self.variables)] {

@@ -14,28 +14,39 @@ use crate::hosted_cluster::encryption_config::{
 use crate::hosted_cluster::wiring::Wiring;
 
 impl Site<'_> {
-    /// A plugin for each key. The API server of a template gets their sockets and which of them to
-    /// use; a canary in its place has no use for that.
+    /// A plugin for each key, where the template has none of its own. The API server of a template
+    /// gets their sockets and which of them to use; a canary in its place has no use for that.
     pub(super) fn add_key_plugins(
         self,
         additions: &mut Additions,
         own: &Wiring,
-        is_api_server: bool,
+        template: Option<&Value>,
     ) {
         let Some(encryption) = &self.cluster.encryption else { return };
+        let server = own.consumer.deployment;
         additions.volume(json!({"name": KMS_SOCKET.volume, "emptyDir": {}}));
         let config = cloud_config(&own.consumer).map(|(_, mount)| mount.path()).unwrap_or_default();
         for (part, key) in encryption.keys() {
+            additions.mount(part.container(), mount_of(KMS_SOCKET));
+            if template.is_some_and(|template| container_of(template, part.container()).is_some()) {
+                continue;
+            }
             let address = self.inputs.templates.canary.certain_address();
             let mut arguments = key_plugin_arguments(part, key, &config, address);
             arguments.extend(encryption.managed_hsm.then(|| "--managed-hsm".to_owned()));
             // The layout of the plugin that the reference runs here.
             arguments.push("--ciphertext-layout=openshift".to_owned());
-            additions.sidecar(self.key_plugin(part, &arguments));
-            additions.mount(part.container(), mount_of(KMS_SOCKET));
+            let mut plugin = self.key_plugin(part, &arguments);
+            if let Some(template) = template {
+                plugin["securityContext"] = beside(&plugin["securityContext"], template, server);
+            }
+            additions.sidecar(plugin);
+            // What the plugin mounts as canaries do.
+            for volume in &self.inputs.templates.canary.volumes {
+                additions.volume(volume.clone());
+            }
         }
-        if is_api_server {
-            let server = own.consumer.deployment;
+        if template.is_some() {
             additions.mount(server, mount_of(KMS_SOCKET));
             additions.secret(ENCRYPTION_CONFIG_SECRET, ENCRYPTION_CONFIG, ENCRYPTION_MOUNT);
             additions.mount(server, mount_of(ENCRYPTION_MOUNT));
@@ -74,6 +85,27 @@ impl Site<'_> {
             .insert("resources".to_owned(), json!({"requests": {"cpu": "10m", "memory": "10Mi"}}));
         Value::Object(container)
     }
+}
+
+/// What the plugin's security context is beside the API server of a template: the same user, to
+/// whom alone the socket answers, and what the restricted standard wants of the pod or of each
+/// container.
+fn beside(own: &Value, template: &Value, server: &str) -> Value {
+    let mut context = own.clone();
+    context["seccompProfile"] = json!({"type": "RuntimeDefault"});
+    let of_server = container_of(template, server).and_then(|it| it.get("securityContext"));
+    for field in ["runAsUser", "runAsGroup", "runAsNonRoot"] {
+        if let Some(value) = of_server.and_then(|it| it.get(field)) {
+            context[field] = value.clone();
+        }
+    }
+    context
+}
+
+/// A container of a template.
+fn container_of<'a>(template: &'a Value, name: &str) -> Option<&'a Value> {
+    let containers = template.pointer("/spec/template/spec/containers")?.as_array()?;
+    containers.iter().find(|it| it.get("name").and_then(Value::as_str) == Some(name))
 }
 
 fn key_plugin_arguments(

@@ -182,6 +182,7 @@ deployments:
           containers:
           - name: kube-apiserver
             image: hyperkube
+            securityContext: {runAsUser: 1001, runAsNonRoot: true, allowPrivilegeEscalation: true}
             volumeMounts: [{name: logs, mountPath: /var/log}]
           - {name: sidecar, image: x}
           volumes: [{name: logs, emptyDir: {}}]
@@ -190,6 +191,60 @@ deployments:
 #[test]
 fn a_template_keeps_what_it_says_and_gets_what_brings_the_identity() {
     insta::assert_snapshot!(yaml(&deployments(&[], API_SERVER)["kube-apiserver"]));
+}
+
+#[test]
+fn a_plugin_runs_as_the_api_server_that_it_stands_beside() {
+    let of_container = "{runAsUser: 1001, runAsNonRoot: true, allowPrivilegeEscalation: true}";
+    let cases = [
+        // What the pod says holds for both.
+        ("securityContext: {runAsUser: 1001, runAsNonRoot: true}\n          ", "{}", json!({})),
+        ("", of_container, json!({"runAsUser": 1001, "runAsNonRoot": true})),
+        (
+            "securityContext: {runAsUser: 65532, fsGroup: 7}\n          ",
+            "{runAsUser: 1001, runAsGroup: 7, seLinuxOptions: {type: x}}",
+            json!({"runAsUser": 1001, "runAsGroup": 7}),
+        ),
+        ("", "{runAsUser: 0, privileged: true}", json!({"runAsUser": 0})),
+    ];
+    for (pod, server, expected) in cases {
+        let templates = API_SERVER
+            .replace(of_container, server)
+            .replace("containers:\n", &format!("{pod}containers:\n"));
+        let deployment = deployments(&[], &templates).remove("kube-apiserver").unwrap();
+        let mut context = json!({
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        });
+        context.as_object_mut().unwrap().extend(expected.as_object().unwrap().clone());
+        let plugin = container(&deployment, "azure-kms-provider-active");
+        assert_eq!(plugin["securityContext"], context, "{pod} {server}");
+    }
+}
+
+#[test]
+fn what_a_plugin_mounts_is_in_the_pod_of_a_template() {
+    let canary = "
+canary:
+  env: [{name: SSL_CERT_FILE, value: /ca/ca.crt}]
+  volumes: [{name: ca, configMap: {name: ca}}, {name: logs, configMap: {name: other}}]
+  volumeMounts: [{name: ca, mountPath: /ca}, {name: logs, mountPath: /logs}]";
+    let key = json!({"keyVaultName": "harbour-keys", "keyName": "old", "keyVersion": "1"});
+    let changes = [(format!("{KMS}/backupKey"), key)];
+    let deployment =
+        deployments(&changes, &format!("{canary}{API_SERVER}")).remove("kube-apiserver").unwrap();
+    let volumes = deployment["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+    let named =
+        |name: &str| volumes.iter().filter(|it| it["name"] == name).cloned().collect::<Vec<_>>();
+    assert_eq!(named("ca"), [json!({"name": "ca", "configMap": {"name": "ca"}})]);
+    assert_eq!(named("logs"), [json!({"name": "logs", "emptyDir": {}})], "the template's");
+    for part in [KeyPart::Active, KeyPart::Backup] {
+        let mounts = container(&deployment, part.container())["volumeMounts"].clone();
+        let mounts = mounts.as_array().unwrap().clone();
+        assert!(mounts.contains(&json!({"name": "ca", "mountPath": "/ca"})));
+    }
 }
 
 #[test]
@@ -255,7 +310,7 @@ fn components_of_templates_get_the_variables_that_canaries_do_without() {
 fn a_plugin_that_a_template_has_is_kept_and_gets_its_volumes() {
     let plugin = "containers: [{name: azure-kms-provider-active, image: own}, {name:";
     let templates = format!("deployments:\n{}", template("kube-apiserver", "kube-apiserver"))
-        .replace("containers: [{name:", plugin);
+        .replace("containers: [{name:", &format!("securityContext: {{runAsUser: 1001}}, {plugin}"));
     let deployment = deployments(&[], &templates).remove("kube-apiserver").unwrap();
     let containers = deployment["spec"]["template"]["spec"]["containers"].as_array().unwrap();
     assert_eq!(containers.len(), 2);

@@ -84,7 +84,7 @@ deployments:
       selector: {matchLabels: {app: kube-apiserver}}
       template:
         metadata: {labels: {app: kube-apiserver}}
-        spec: {containers: [{name: kube-apiserver, image: x}]}
+        spec: {containers: [{name: kube-apiserver, image: x, securityContext: {runAsUser: 1001}}]}
 ";
 
 async fn rotation(world: World) -> Result<(), Failed> {
