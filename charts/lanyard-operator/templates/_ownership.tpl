@@ -39,3 +39,15 @@ Those of HyperShift are by default where the operator does its work.
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/*
+Stops where another release with `role: all` serves the cluster, or somebody else made the rights of
+canaries: two would write the same objects, and the canaries of both lose their rights with the first one
+that goes.
+*/}}
+{{- define "lanyard-operator.isOnlyOne" -}}
+{{- $found := lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "lanyard-canary" }}
+{{- if and $found (not (include "lanyard.isOurs" (list . $found))) }}
+{{- fail (printf "the ClusterRole lanyard-canary belongs to %s, and is left as it is. One release with role=all serves every HostedCluster of a cluster: remove the other one first. Where somebody else makes the rights, set rbac.install=false; %s" (include "lanyard.owner" $found) (include "lanyard.adoption" .)) }}
+{{- end }}
+{{- end }}

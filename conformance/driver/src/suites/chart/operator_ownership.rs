@@ -1,4 +1,4 @@
-//! Definitions that another manager owns are named by the chart of the operator, and left as they are.
+//! What another manager owns is named by the chart of the operator, and left as it is.
 //!
 //! The cases are the life of the definitions, in this order: an API server takes its time to delete one.
 
@@ -15,6 +15,8 @@ use crate::helm::{Chart, Helm};
 const HYPERSHIFTS: [&str; 2] =
     ["hostedclusters.hypershift.openshift.io", "hostedcontrolplanes.hypershift.openshift.io"];
 const IDENTITIES: &str = "hostedclusteridentities.lanyard.dev";
+/// The role of all canaries.
+const CANARY: &str = "lanyard-canary";
 
 pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
     vec![
@@ -26,6 +28,9 @@ pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
         }),
         trial("chart::beside_hypershift_its_definitions_are_not_touched", stage, |stage| {
             stage.leaves_definitions()
+        }),
+        trial("chart::a_second_operator_of_a_cluster_is_told_of_the_first", stage, |stage| {
+            stage.refuses_a_second()
         }),
     ]
 }
@@ -64,28 +69,56 @@ impl Stage {
         self.are_unchanged(&before)
     }
 
+    fn refuses_a_second(&self) -> Result<(), Failed> {
+        let kubectl = &self.site.kubectl;
+        kubectl
+            .run(&["create", "clusterrole", CANARY, "--verb=get", "--resource=pods"])
+            .map_err(chain)?;
+        self.give("clusterrole", CANARY, "first", "operators")?;
+        let before = self.version("clusterrole", CANARY)?;
+        let values = self.operator_values();
+        let beside = "crds.hypershift=false,crds.identities=false";
+        let ways = [
+            "the ClusterRole lanyard-canary belongs to the Helm release operators/first",
+            "One release with role=all",
+            "rbac.install=false",
+        ];
+        refuses(self.operator.install(&values, &["--set", beside]), &ways)?;
+        let without_rights = format!("{beside},rbac.install=false");
+        self.operator.install(&values, &["--set", &without_rights]).map_err(chain)?;
+        self.operator.uninstall().map_err(chain)?;
+        self.unchanged("clusterrole", CANARY, &before)?;
+        kubectl.delete(&["clusterrole", CANARY]).map_err(chain)?;
+        // It is the only one now, and stays what it is when it is upgraded.
+        self.operator.install(&values, &["--set", beside]).map_err(chain)?;
+        self.operator
+            .upgrade(&values, &["--set", &format!("{beside},workers=7")])
+            .map_err(chain)?;
+        self.operator.uninstall().map_err(chain)
+    }
+
     /// Makes the definitions of HyperShift those of its own release, and returns their versions.
     fn give_to_hypershift(&self) -> Result<Vec<Value>, Failed> {
         self.site.kubectl.run(&["apply", "--filename", &self.operator.crds()]).map_err(chain)?;
         // Ours is handed over to our release.
-        self.give(IDENTITIES, "conformance-operator", Helm::NAMESPACE)?;
+        self.give("crd", IDENTITIES, "conformance-operator", Helm::NAMESPACE)?;
         let given = |name| {
-            self.give(name, "hypershift", "hypershift")?;
+            self.give("crd", name, "hypershift", "hypershift")?;
             self.version("crd", name)
         };
         HYPERSHIFTS.into_iter().map(given).collect()
     }
 
-    /// Makes a definition that of a release, by the marks that Helm goes by.
-    fn give(&self, name: &str, release: &str, namespace: &str) -> Result<(), Failed> {
+    /// Makes an object that of a release, by the marks that Helm goes by.
+    fn give(&self, kind: &str, name: &str, release: &str, namespace: &str) -> Result<(), Failed> {
         let release = format!("meta.helm.sh/release-name={release}");
         let namespace = format!("meta.helm.sh/release-namespace={namespace}");
         let kubectl = &self.site.kubectl;
         kubectl
-            .run(&["annotate", "--overwrite", "crd", name, &release, &namespace])
+            .run(&["annotate", "--overwrite", kind, name, &release, &namespace])
             .map_err(chain)?;
         let label = "app.kubernetes.io/managed-by=Helm";
-        kubectl.run(&["label", "--overwrite", "crd", name, label]).map_err(chain)?;
+        kubectl.run(&["label", "--overwrite", kind, name, label]).map_err(chain)?;
         Ok(())
     }
 
