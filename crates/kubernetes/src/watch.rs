@@ -1,4 +1,4 @@
-//! Following the objects of one kind in all namespaces, for ever.
+//! Following the objects of one kind, for ever.
 //!
 //! The watcher of kube would not do. It begins a watch that ends at once (a proxy that cuts, a server
 //! that is overloaded) again at once, as fast as the server answers; it goes on past a line that it
@@ -6,6 +6,7 @@
 //! tell a list that failed from a watch that did, and so cannot space lists.
 
 mod course;
+mod told;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,13 +16,16 @@ use kube::api::{ApiResource, DynamicObject, ListParams, TypeMeta, WatchEvent, Wa
 use kube::{Api, Client};
 
 use self::course::{Course, End};
+use self::told::Told;
 use crate::call::{ApiError, KubernetesApi, Patience};
 
-/// What is watched: objects of one kind in all namespaces.
+/// What is watched: objects of one kind.
 #[derive(Debug, Clone)]
 pub struct Watch {
     /// The kind.
     pub resource: ApiResource,
+    /// Only objects in this namespace: the rights in it are enough.
+    pub namespace: Option<String>,
     /// Only objects with these labels.
     pub labels: Option<String>,
     /// Only objects with these fields.
@@ -48,20 +52,22 @@ impl Watch {
     /// Follows the kind for ever. An object that nobody can read is an object like all others here:
     /// only its metadata has a type.
     pub async fn follow(&self, api: &KubernetesApi, mut take: impl FnMut(Seen)) {
-        let mut course = Course::default();
+        let (mut course, mut said) = (Course::default(), Told::default());
         loop {
             let end = match course.version() {
                 None => self.list(api, &mut take).await,
                 Some(version) if course.is_watch_refused() => self.try_again(api, version).await,
                 Some(version) => self.watch(api, version, &mut take).await,
             };
-            let (error, before) = (end.error().cloned(), course.failures());
+            let (error, before, is_list) =
+                (end.error().cloned(), course.failures(), course.version().is_none());
             let pause = course.after(end, fastrand::f64());
             if course.failures() < before {
                 tracing::info!(kind = self.resource.kind, failures = before, "it is watched again");
             }
             if let Some(error) = error.filter(|error| !error.is_expiry()) {
-                self.tell(&error, course.failures());
+                let is_news = said.is_news(&error, is_list, course.failures());
+                self.tell(&error, is_news, course.failures());
                 take(Seen::Broken(error, course.refusals()));
             }
             if !pause.is_zero() {
@@ -196,12 +202,16 @@ impl Watch {
     }
 
     fn action(&self, verb: &str) -> String {
-        format!("{verb} {} of all namespaces", self.resource.plural)
+        let place = match &self.namespace {
+            Some(namespace) => format!("in namespace {namespace}"),
+            None => "of all namespaces".to_owned(),
+        };
+        format!("{verb} {} {place}", self.resource.plural)
     }
 
-    /// Once loud, then in the detail.
-    fn tell(&self, error: &ApiError, failures: u32) {
-        if failures == 1 {
+    /// Loud what is news, else in the detail.
+    fn tell(&self, error: &ApiError, is_news: bool, failures: u32) {
+        if is_news {
             tracing::warn!(kind = self.resource.kind, hint = error.hint(), "{error}");
         } else {
             tracing::debug!(kind = self.resource.kind, failures, "{error}");
@@ -209,7 +219,10 @@ impl Watch {
     }
 
     fn objects(&self, client: &Client) -> Api<DynamicObject> {
-        Api::all_with(client.clone(), &self.resource)
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource),
+            None => Api::all_with(client.clone(), &self.resource),
+        }
     }
 
     fn typed(&self, object: DynamicObject) -> DynamicObject {

@@ -88,5 +88,5 @@ pub use registration::{RegistrationRefused, RegistrationSettings};
 pub use reporter::{Looked, NoReporter, Notice, NoticeKind, ReportError, Reporter, VolumeReport};
 pub use server::{NodeServer, NodeServerParts, NodeServerSettings, ServeError};
 pub use step::{Step, Work};
-pub use sync::{SecretSync, SecretSyncSettings};
+pub use sync::{SecretSync, SecretSyncSettings, SyncProblem};
 pub use volume::{Changed, Published, Scrubbed, Volume};

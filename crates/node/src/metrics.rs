@@ -10,7 +10,7 @@ mod counted;
 mod dropped;
 mod labels;
 mod memory;
-mod policy_problem;
+mod problem;
 #[cfg(test)]
 mod tests;
 
@@ -32,11 +32,12 @@ use self::labels::{
     RotationErrorLabels, RotationLabels, StatusLabels, SystemLabels, VaultLabels,
 };
 use self::memory::Memory;
-use self::policy_problem::PolicyProblem;
+use self::problem::Problem;
 use crate::kubernetes::EventQueue;
 use crate::policy::PolicyKeeper;
 use crate::publisher::Publisher;
 use crate::reporter::Looked;
+use crate::sync::SyncProblem;
 
 pub use self::labels::{PolicyDecision, ReadKind, StatusWrite};
 
@@ -67,7 +68,8 @@ struct Families {
     events: OnceLock<EventQueue>,
     classes: Classes,
     memory: Memory,
-    policy_problem: PolicyProblem,
+    policy_problem: Problem,
+    sync_problem: Problem,
 }
 
 type Seconds<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -97,7 +99,8 @@ impl NodeMetrics {
             events: OnceLock::new(),
             classes: Classes::new(clock),
             memory: Memory::default(),
-            policy_problem: PolicyProblem::default(),
+            policy_problem: Problem::new(POLICY_PROBLEM.0, POLICY_PROBLEM.1),
+            sync_problem: Problem::new(SYNC_PROBLEM.0, SYNC_PROBLEM.1),
         }))
     }
 
@@ -136,6 +139,7 @@ impl NodeMetrics {
         registry.register_collector(Box::new(it.classes.clone()));
         registry.register_collector(Box::new(it.memory.clone()));
         registry.register_collector(Box::new(it.policy_problem.clone()));
+        registry.register_collector(Box::new(it.sync_problem.clone()));
     }
 
     /// A publish ended; `provider` is who fills the volume, as its class says. Masked failures of
@@ -240,7 +244,12 @@ impl NodeMetrics {
 
     /// Tells from now on whether the policy file is the policy in use.
     pub fn watch_policy(&self, keeper: Arc<PolicyKeeper>) {
-        self.0.policy_problem.watch(keeper);
+        self.0.policy_problem.watch(move || keeper.problem().is_some());
+    }
+
+    /// Tells from now on whether pods that start get their Secrets.
+    pub fn watch_sync(&self, problem: SyncProblem) {
+        self.0.sync_problem.watch(move || problem.is_there());
     }
 
     /// Tells from now on how the volumes of this publisher are. The page tells the oldest look and
@@ -260,6 +269,15 @@ fn driver_seconds() -> Histogram {
 fn provider_seconds() -> Histogram {
     Histogram::new([0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 5.0, 10.0, 15.0, 30.0])
 }
+
+const POLICY_PROBLEM: (&str, &str) = (
+    "lanyard_node_policy_problem",
+    "1 while the policy file cannot be used and the one before it is in use, else 0",
+);
+const SYNC_PROBLEM: (&str, &str) = (
+    "lanyard_node_sync_problem",
+    "1 while the API refuses the pod statuses of this node and pods that start get no Secrets, else 0",
+);
 
 /// From a forced refresh to the longest intervals in use.
 const LAG_SECONDS: [f64; 12] =

@@ -10,9 +10,11 @@ mod desired;
 mod mounted;
 mod owners;
 mod pod_slice;
+mod problem;
 mod schedule;
 mod secrets;
 mod selection;
 mod worker;
 
 pub use controller::{SecretSync, SecretSyncSettings};
+pub use problem::SyncProblem;

@@ -57,6 +57,7 @@ impl Subject {
     pub(crate) fn watch(&self) -> Watch {
         Watch {
             resource: self.resource.clone(),
+            namespace: None,
             labels: self.labels.map(str::to_owned),
             fields: self.name.map(of_name),
         }

@@ -12,7 +12,7 @@ use super::*;
 
 fn maps() -> Watch {
     let resource = ApiResource::erase::<ConfigMap>(&());
-    Watch { resource, labels: None, fields: None }
+    Watch { resource, namespace: None, labels: None, fields: None }
 }
 
 /// An API server that answers each request so; one without an answer waits for ever.
@@ -44,6 +44,28 @@ async fn told(api: &KubernetesApi, watch: &Watch) -> Vec<Seen> {
         () = complete.notified() => {}
     }
     told
+}
+
+#[tokio::test]
+async fn who_follows_one_namespace_asks_for_no_other() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&asked);
+    let api = api(move |uri| {
+        let is_watch = uri.contains("watch=");
+        kept.lock().push(uri.to_owned());
+        let list = json!({"apiVersion": "v1", "kind": "ConfigMapList",
+            "metadata": {"resourceVersion": "9"}, "items": []});
+        (!is_watch).then_some(list)
+    });
+    let watch = Watch { namespace: Some("clusters".to_owned()), ..maps() };
+    tokio::select! {
+        () = watch.follow(&api, drop) => {}
+        () = async { while asked.lock().len() < 2 { tokio::task::yield_now().await } } => {}
+    }
+    let asked = asked.lock();
+    let path = "/api/v1/namespaces/clusters/configmaps?";
+    assert!(asked.iter().all(|uri| uri.contains(path)), "{asked:?}");
+    assert_eq!(watch.action("list"), "list configmaps in namespace clusters");
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use lanyard_vocabulary::{OutcomeCode, causes};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
+use super::problem::SyncProblem;
 use super::schedule::{Look, Schedule, StatusKey};
 use super::secrets::Ensured;
 use super::worker::{Done, SyncError, Worker};
@@ -39,6 +40,7 @@ pub struct SecretSync {
     reporter: Arc<dyn Reporter>,
     schedule: Schedule,
     followed: BTreeMap<StatusKey, Followed>,
+    problem: SyncProblem,
 }
 
 /// Where the volumes are.
@@ -77,7 +79,18 @@ impl SecretSync {
         settings: SecretSyncSettings,
     ) -> Self {
         let worker = Arc::new(Worker::new(api, classes, settings));
-        Self { worker, reporter, schedule: Schedule::default(), followed: BTreeMap::new() }
+        Self {
+            worker,
+            reporter,
+            schedule: Schedule::default(),
+            followed: BTreeMap::new(),
+            problem: SyncProblem::default(),
+        }
+    }
+
+    /// What keeps it from hearing of pods that start, for who tells how the node is.
+    pub fn problem(&self) -> SyncProblem {
+        self.problem.clone()
     }
 
     /// Runs for ever. Dropping the future stops it; what is half done is found and finished by the
@@ -121,7 +134,7 @@ impl SecretSync {
         let label = node_label_value(&self.worker.settings.node);
         let selector = format!("{}={label}", SecretProviderClassPodStatus::NODE_NAME);
         let resource = ApiResource::erase::<SecretProviderClassPodStatus>(&());
-        Watch { resource, labels: Some(selector), fields: None }
+        Watch { resource, namespace: None, labels: Some(selector), fields: None }
     }
 
     /// `listed` are those that a list has told until now; nothing where none is under way.
@@ -149,9 +162,11 @@ impl SecretSync {
                 for key in &gone {
                     self.forget(key);
                 }
+                self.problem.is_over();
             }
-            // Whoever follows has told it.
-            Seen::Broken(..) => {}
+            Seen::Broken(error, refusals) => {
+                self.problem.broke(error, refusals, self.worker.api.clock().now());
+            }
         }
     }
 

@@ -70,7 +70,9 @@ impl Cluster {
                 interval: settings.rotator.interval.unwrap_or_default(),
             };
             let reporter = alone(&reporter, around.metrics);
-            SecretSync::new(api.clone(), Arc::clone(&classes), reporter, settings)
+            let sync = SecretSync::new(api.clone(), Arc::clone(&classes), reporter, settings);
+            around.metrics.watch_sync(sync.problem());
+            sync
         });
         let gate = around.readiness.gate("kubernetes", "the API server was not asked yet");
         Ok(Self { classes, reporter, sync, api: Some((api, gate)) })

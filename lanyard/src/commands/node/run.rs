@@ -12,7 +12,7 @@ use lanyard_node::rotation::Rotator;
 use lanyard_node::{
     CountedProvider, CountedReporter, NodeApi, NodeMetrics, NodeServer, NodeServerParts,
     PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings,
-    SecretSync, ServedProvider, SocketProviders, SocketSettings,
+    SecretSync, ServedProvider, SocketProviders, SocketSettings, SyncProblem,
 };
 use lanyard_telemetry::{
     BuildInfo, Gate, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness,
@@ -78,7 +78,8 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let server = NodeServer::new(settings.server, parts);
     let liveness = server.liveness(settings.health_timeout);
     let health = (liveness, settings.health_path.as_str());
-    let ready = (readiness.clone(), remarks(&policy, settings.memory_remark));
+    let remarks = remarks(&policy, settings.memory_remark, cluster.sync.as_ref());
+    let ready = (readiness.clone(), remarks);
     pages.serve(&mut beside, health, ready, &metrics, &clock);
 
     let gate = readiness.gate("volumes", "not looked at yet");
@@ -296,11 +297,16 @@ fn policy(
 }
 
 /// What is amiss though volumes are served.
-fn remarks(policy: &Arc<PolicyKeeper>, memory: Option<String>) -> Remarks {
-    let policy = Arc::clone(policy);
+fn remarks(
+    policy: &Arc<PolicyKeeper>,
+    memory: Option<String>,
+    sync: Option<&SecretSync>,
+) -> Remarks {
+    let (policy, sync) = (Arc::clone(policy), sync.map(SecretSync::problem));
     Remarks::default()
         .with("policy", move || policy.warning())
         .with("memory of volumes", move || memory.clone())
+        .with("synchronized Secrets", move || sync.as_ref().and_then(SyncProblem::remark))
 }
 
 /// The additional directories are searched first, as upstream does.

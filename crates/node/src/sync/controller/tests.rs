@@ -1,16 +1,18 @@
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::client::Body;
 use lanyard_clock::{Clock as _, ManualClock};
 use lanyard_kubernetes::KubernetesApi;
+use lanyard_telemetry::MetricsPage;
 use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
 use crate::kubernetes::KubeClassesSettings;
+use crate::metrics::NodeMetrics;
 use crate::reporter::{ReportError, VolumeReport};
 use crate::sync::secrets::SecretError;
 
@@ -43,14 +45,16 @@ struct Scene {
 impl Scene {
     /// Its API server is silent.
     fn new() -> Self {
-        let mut scene = Self::served_by(|| Box::pin(std::future::pending()));
+        let mut scene = Self::served_by(|_| Box::pin(std::future::pending()));
         scene.sync.follow(scene.status.clone());
         scene
     }
 
     /// It follows nothing yet.
-    fn served_by(answer: impl Fn() -> Answer + Send + 'static) -> Self {
-        let service = tower::service_fn(move |_request: http::Request<Body>| answer());
+    fn served_by(answer: impl Fn(&str) -> Answer + Send + 'static) -> Self {
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            answer(&request.uri().to_string())
+        });
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);
         let client = kube::Client::new(service, "default");
         let api = NodeApi::new(KubernetesApi::of_client(client, Arc::new(clock.clone())));
@@ -149,7 +153,7 @@ async fn what_became_of_one_secret_hides_nothing_of_another() {
 async fn a_watch_that_cannot_list_is_tried_less_and_less_often() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    let scene = Scene::served_by(move || {
+    let scene = Scene::served_by(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
         let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden"});
         let body = Body::from(serde_json::to_vec(&status).unwrap());
@@ -170,8 +174,58 @@ async fn a_watch_that_cannot_list_is_tried_less_and_less_often() {
 }
 
 #[tokio::test]
+async fn a_node_that_may_not_watch_says_that_new_pods_get_no_secrets_until_it_may() {
+    let may_watch = Arc::new(AtomicBool::new(false));
+    let allowed = Arc::clone(&may_watch);
+    let scene = Scene::served_by(move |uri| {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": [],
+            "metadata": {"resourceVersion": "7"}});
+        let refusal = json!({"kind": "Status", "code": 403, "reason": "Forbidden",
+            "message": "no right"});
+        let (status, body) = match (uri.contains("watch="), allowed.load(Ordering::Relaxed)) {
+            (false, _) => (200, list.to_string()),
+            (true, false) => (403, refusal.to_string()),
+            // Every watch ends, and this one at once.
+            (true, true) => (200, String::new()),
+        };
+        let body = Body::from(body.into_bytes());
+        Box::pin(async move { Ok(http::Response::builder().status(status).body(body).unwrap()) })
+    });
+    let (clock, problem) = (scene.clock.clone(), scene.sync.problem());
+    let metrics = NodeMetrics::new(Arc::new(clock.clone()));
+    metrics.watch_sync(scene.sync.problem());
+    let page = MetricsPage::build(|registry| metrics.register(registry));
+    let is_counted = |problems: u8| {
+        let line = format!("lanyard_node_sync_problem {problems}");
+        page.render().lines().any(|it| it == line)
+    };
+    let run = tokio::spawn(scene.sync.run());
+    let pass = async |tries: usize| {
+        for _ in 0..tries {
+            for _ in 0..200 {
+                tokio::task::yield_now().await;
+            }
+            clock.advance(clock.next_due().unwrap());
+        }
+    };
+    // A server that begins refuses for a moment.
+    pass(4).await;
+    assert!(problem.remark().is_none() && is_counted(0));
+    pass(8).await;
+    let remark = problem.remark().unwrap();
+    assert!(remark.contains("HTTP 403") && remark.contains("ClusterRole"), "{remark}");
+    assert!(is_counted(1) && clock.monotonic() < Duration::from_mins(5));
+    pass(50).await;
+    assert_eq!(problem.remark(), Some(remark), "it is one story");
+    may_watch.store(true, Ordering::Relaxed);
+    pass(2).await;
+    assert!(problem.remark().is_none() && is_counted(0));
+    run.abort();
+}
+
+#[tokio::test]
 async fn what_a_list_does_not_tell_is_followed_no_more() {
-    let mut scene = Scene::served_by(|| Box::pin(std::future::pending()));
+    let mut scene = Scene::served_by(|_| Box::pin(std::future::pending()));
     let there = |name: &str| {
         let object = json!({"metadata": {"namespace": "n", "name": name}});
         Seen::There(Box::new(serde_json::from_value(object).unwrap()))
