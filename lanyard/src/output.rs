@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::exit::CommandError;
+
 /// The form of a command's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
@@ -15,18 +17,20 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// Writes to standard output. A reader that went away (`| head`) is no error.
-pub(crate) fn print(text: &str) {
+/// Writes to standard output. A reader that went away (`| head`) is no error; a disk that is full is
+/// one, for whoever reads the file must not take a part for the whole.
+pub(crate) fn print(text: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
     let newline = if text.ends_with('\n') { "" } else { "\n" };
     let written = stdout
         .write_all(text.as_bytes())
         .and_then(|()| stdout.write_all(newline.as_bytes()))
         .and_then(|()| stdout.flush());
-    if let Err(error) = written
-        && error.kind() != io::ErrorKind::BrokenPipe
-    {
-        tracing::error!(%error, "standard output cannot be written");
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(CommandError::unavailable("standard output cannot be written").because(&error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -68,6 +68,37 @@ fn what_nobody_knows_is_not_good_unless_it_is_said_to_be() {
 }
 
 #[test]
+fn where_nothing_was_looked_at_nothing_is_good() {
+    // What is left of `kubectl … | lanyard forecast -f -` where kubectl failed.
+    for input in ["", "---\n"] {
+        let output = forecast(&["--ignore-unknown"], input);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("there is nothing in it"), "{told}");
+    }
+    let none = "kind: List\nitems: []\n";
+    assert_eq!(forecast(&[], none).status.code(), Some(1));
+    assert_eq!(forecast(&["--ignore-unknown"], none).status.code(), Some(0));
+}
+
+#[test]
+fn a_disk_that_is_full_is_no_good_end() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_lanyard"))
+        .args(["forecast", "--input", "-", "--at", "2026-02-01T00:00:00Z"])
+        .stdin(Stdio::piped())
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    program.stdin.take().unwrap().write_all(LIST.as_bytes()).unwrap();
+    let output = program.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("standard output cannot be written: No space left"), "{told}");
+}
+
+#[test]
 fn every_form_is_printed() {
     let at = ["--at", "2026-02-20T00:00:00Z", "-o"];
     let printed = |form: &str| printed(&forecast(&[&at[..], &[form]].concat(), LIST));

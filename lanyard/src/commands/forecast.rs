@@ -12,7 +12,7 @@ use lanyard_clock::SystemClock;
 use lanyard_desired::forecast::calendar::calendar;
 use lanyard_desired::forecast::{Entry, timeline};
 
-use super::kubectl::{KubectlArgs, of_name};
+use super::kubectl::{KubectlArgs, NOTHING_FOUND, of_name};
 use super::reach::{ReachArgs, duration};
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output;
@@ -29,8 +29,8 @@ use crate::settings::Environment;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes of this command: 0 when nothing needs anybody; 1 when a credential is overdue, \
-too late or expired, ends --within the time that was asked for, or when nobody knows when it ends \
-(unless --ignore-unknown); 2 invalid input, or no cluster of that name; 3 the API server cannot be read."
+too late or expired, ends --within the time that was asked for, or when nobody knows when it ends or \
+of any identity at all (unless --ignore-unknown); 2 invalid or empty input, or no cluster of that name; 3 the API server cannot be read."
 )]
 pub(crate) struct Args {
     /// The HostedCluster [default: all]
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// End with 1 if a credential ends within this time, such as `14d`, `36h` or `1w 2d`
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     within: Option<Duration>,
-    /// Do not end with 1 for what nobody knows
+    /// Do not end with 1 for what nobody knows, nor where there is no identity at all
     #[arg(long)]
     ignore_unknown: bool,
     /// The time to tell the forecast for, such as 2026-12-24T18:00:00Z [default: now]
@@ -81,14 +81,14 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
     let now = args.at.unwrap_or_else(|| SystemClock::shared().now());
     let entries = timeline(&clusters, &args.reach.policy(), now);
     if entries.is_empty() {
-        output::note("no identities found: no HostedCluster here, or no operator that reports");
+        output::note(NOTHING_FOUND);
     }
     match args.output {
         ForecastFormat::Table if entries.is_empty() => {}
-        ForecastFormat::Table => output::print(&table::render(&entries, now)),
-        ForecastFormat::Json => output::print(&output::document(&entries, output::Format::Json)),
-        ForecastFormat::Yaml => output::print(&output::document(&entries, output::Format::Yaml)),
-        ForecastFormat::Ics => output::print(&calendar(&entries, now)),
+        ForecastFormat::Table => output::print(&table::render(&entries, now))?,
+        ForecastFormat::Json => output::print(&output::document(&entries, output::Format::Json))?,
+        ForecastFormat::Yaml => output::print(&output::document(&entries, output::Format::Yaml))?,
+        ForecastFormat::Ics => output::print(&calendar(&entries, now))?,
     }
     Ok(exit(&entries, args.within, args.ignore_unknown))
 }
@@ -107,5 +107,7 @@ fn exit(entries: &[Entry], within: Option<Duration>, ignore_unknown: bool) -> Ex
     let within = within.unwrap_or_default();
     let needs_somebody =
         |entry: &Entry| entry.ends_within(within) || (entry.is_unknown() && !ignore_unknown);
-    if entries.iter().any(needs_somebody) { Exit::Failed } else { Exit::Good }
+    // Where nothing was looked at, nothing is known to be well.
+    let is_unknown = entries.is_empty() && !ignore_unknown;
+    if is_unknown || entries.iter().any(needs_somebody) { Exit::Failed } else { Exit::Good }
 }

@@ -9,7 +9,7 @@ use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use lanyard_desired::status::VALID_IDENTITIES;
 use serde::Serialize;
 
-use super::kubectl::KubectlArgs;
+use super::kubectl::{KubectlArgs, NOTHING_FOUND};
 use crate::exit::{CommandResult, Exit};
 use crate::output::{self, Format};
 use crate::settings::Environment;
@@ -18,8 +18,8 @@ use crate::settings::Environment;
 ///
 /// Reads what the operator knows: for each identity whether it is ready, the last hop that is known
 /// to be good, the version of its credential, and when that ends. What nobody reported is Unknown.
-/// Ends with 0 when every identity is ready, with 1 otherwise, and with 2 when there is no cluster of
-/// that name. A cluster none of whose identities are known has one row, `*`.
+/// Ends with 0 when every identity is ready, with 1 otherwise or when there is none at all, and with 2
+/// when there is no cluster of that name. A cluster none of whose identities are known has one row, `*`.
 ///
 /// As a kubectl plugin, under the name kubectl-lanyard: `kubectl lanyard identities -A`.
 #[derive(Debug, clap::Args)]
@@ -48,14 +48,15 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
     let found = args.kubectl.fetch_identities(&environment, args.name.as_deref()).await?;
     let rows = rows(&found);
     if rows.is_empty() {
-        output::note("no identities found: no HostedCluster here, or no operator that reports");
+        output::note(NOTHING_FOUND);
     }
     output::print(&match args.output {
-        Format::Table if rows.is_empty() => return Ok(Exit::Good),
+        Format::Table if rows.is_empty() => return Ok(Exit::Failed),
         Format::Table => table::render(&rows),
         format => output::document(&rows, format),
-    });
-    let is_good = rows.iter().all(|row| row.identity.ready == "True");
+    })?;
+    // Where nothing was looked at, nothing is known to be well.
+    let is_good = !rows.is_empty() && rows.iter().all(|row| row.identity.ready == "True");
     Ok(if is_good { Exit::Good } else { Exit::Failed })
 }
 

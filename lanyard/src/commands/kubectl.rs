@@ -89,6 +89,9 @@ impl KubectlArgs {
     }
 }
 
+/// What is said where nothing was looked at.
+pub(super) const NOTHING_FOUND: &str = "no identities found: no HostedCluster here (-A looks in all namespaces), or no operator that reports";
+
 /// The one of that name in each namespace, or all where none is given. A name that nobody has is a slip,
 /// and must not pass for a cluster that is well.
 pub(crate) fn of_name(

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> CommandResult {
     match &args.output_dir {
         None => {
             let documents: Vec<_> = files.iter().map(|file| file.text.as_str()).collect();
-            output::print(&documents.join("---\n"));
+            output::print(&documents.join("---\n"))?;
         }
         Some(directory) => {
             write(directory, &files)?;

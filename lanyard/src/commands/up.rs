@@ -196,7 +196,7 @@ async fn tell(
     output::print(&match args.output {
         Format::Table => table::render(&report, output::to_terminal() && !environment.no_color),
         format => output::document(&report, format),
-    });
+    })?;
     if args.output != Format::Table {
         // The document has no room for it.
         for rotated in &report.rotation {

@@ -32,6 +32,6 @@ pub(crate) fn run(args: &Args, environment: &Environment) -> CommandResult {
             let variables = serde_json::json!({ "set": set, "unset": exports.unset() });
             output::document(&variables, format)
         }
-    });
+    })?;
     Ok(Exit::Good)
 }

@@ -46,16 +46,18 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
     let directory = session::directory(args.state.as_deref(), &environment);
     let session =
         Session::publish(&directory, emulator.address(), emulator.ca_pem(), &environment)?;
-    output::print(&match args.output {
+    let told = output::print(&match args.output {
         Format::Table => introduction(&session, &args),
         // One line, so that a program can wait for it.
         Format::Json => serde_json::to_string(&session).unwrap_or_default(),
         Format::Yaml => output::document(&session, Format::Yaml),
     });
-    signals.end().await;
+    if told.is_ok() {
+        signals.end().await;
+    }
     session.withdraw();
     emulator.shutdown().await;
-    Ok(Exit::Good)
+    told.map(|()| Exit::Good)
 }
 
 fn introduction(session: &Session, args: &Args) -> String {

@@ -98,7 +98,7 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
     output::print(&match args.output {
         Format::Table => text::render(&check),
         format => output::document(&check, format),
-    });
+    })?;
     Ok(if check.ok { Exit::Good } else { Exit::Failed })
 }
 

@@ -33,6 +33,10 @@ pub(super) fn load(path: &Path) -> Result<Vec<HostedClusterIdentities>, CommandE
 
 /// The objects of all documents and lists, or every problem at its place.
 fn parse(documents: Vec<Value>) -> Result<Vec<HostedClusterIdentities>, Vec<String>> {
+    if documents.iter().all(Value::is_null) {
+        // What a command says that failed at the other end of a pipe.
+        return Err(vec!["there is nothing in it".to_owned()]);
+    }
     let mut found = Vec::new();
     let mut problems = Vec::new();
     for (place, document) in (1..).zip(documents) {
@@ -108,6 +112,13 @@ mod tests {
         }
         assert_eq!(read(&format!("[{json}]")).unwrap().len(), 1);
         assert_eq!(read(r#"{"kind": "List", "items": []}"#), Ok(vec![]));
+    }
+
+    #[test]
+    fn an_input_without_a_document_is_no_list_of_none() {
+        for text in ["", "\n", "---\n", "# nothing\n", "null\n---\n"] {
+            assert_eq!(read(text).unwrap_err(), ["there is nothing in it"], "{text:?}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::signals::Signals;
 /// Serves until a supervisor asks for the end.
 pub(super) async fn run(args: KmsArgs, environment: Environment) -> CommandResult {
     if args.version.0 {
-        output::print(&version());
+        output::print(&version())?;
         return Ok(Exit::Good);
     }
     let settings = KmsSettings::resolve(&args)?;

@@ -84,7 +84,7 @@ fn suggest(args: &SuggestArgs) -> CommandResult {
         PolicyFormat::Yaml => Format::Yaml,
         PolicyFormat::Json => Format::Json,
     };
-    output::print(&output::document(&suggestion.policy.to_document(), format));
+    output::print(&output::document(&suggestion.policy.to_document(), format))?;
     Ok(Exit::Good)
 }
 

@@ -40,7 +40,10 @@ pub(super) async fn run(args: OperatorArgs, environment: Environment) -> Command
     if args.dry_run {
         return tokio::select! {
             outcome = plan(operator, &readiness, &clock) => outcome,
-            _ = signals.end() => Ok(Exit::Good),
+            _ = signals.end() => {
+                output::note("ended before everything was listed: nothing was compared");
+                Ok(Exit::Failed)
+            }
         };
     }
     let listening = Listening::bind(args.metrics_addr)
@@ -95,7 +98,7 @@ async fn plan(operator: Operator, readiness: &Readiness, clock: &SharedClock) ->
         output::note("there is no HostedCluster");
     }
     let texts: Vec<_> = plans.iter().map(ToString::to_string).collect();
-    output::print(&texts.join("\n"));
+    output::print(&texts.join("\n"))?;
     Ok(if is_good { Exit::Good } else { Exit::Failed })
 }
 
