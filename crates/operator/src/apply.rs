@@ -8,6 +8,7 @@ use lanyard_desired::{Change, DesiredObject, ObjectKey, Writer, diff::removal_pa
 use lanyard_kubernetes::{ApiError, FieldConflict, KubernetesApi, Patience};
 use serde_json::Value;
 
+use crate::encryption_key::waits_for;
 use crate::error::WriteError;
 use crate::lease::Fence;
 use crate::metrics::{OperatorMetrics, Verb};
@@ -37,10 +38,14 @@ pub(crate) struct Applied {
 impl Applier<'_> {
     /// Makes the changes in their order: those of one step side by side, and nothing more where the
     /// namespace or the control plane failed. One object that cannot be written keeps no other one
-    /// from being written.
+    /// from being written, but for what [`waits_for`] it.
     pub(crate) async fn apply(self, changes: Vec<Change>) -> Applied {
         let mut applied = Applied::default();
-        for (step, changes) in in_steps(changes) {
+        for (step, mut changes) in in_steps(changes) {
+            changes.retain(|change| {
+                let needed = waits_for(change);
+                needed.is_none_or(|it| !applied.failures.iter().any(|(failed, _)| *failed == it))
+            });
             let mut writes = futures::stream::iter(by_object(changes))
                 .map(|changes| self.make_all(changes))
                 .buffer_unordered(AT_ONCE);

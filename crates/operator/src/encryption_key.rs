@@ -8,14 +8,15 @@ use std::time::Duration;
 use kube::api::PatchParams;
 use lanyard_desired::hosted_cluster::encryption_config::ENCRYPTION_CONFIG_SECRET;
 use lanyard_desired::hosted_cluster::key_rotation::{
-    KeyEvidence, KeyStep, awaits_rollout, has_rolled, is_recorded, key_step, writer_in,
+    KeyEvidence, KeyStep, awaits_rollout, has_rolled, is_recorded, key_step, providers_in,
 };
 use lanyard_desired::status::{EventType, Transition};
-use lanyard_desired::{ObjectKey, ObservedObject, OwnedKind, Problem};
+use lanyard_desired::{Change, ObjectKey, ObservedObject, OwnedKind, Problem};
 use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::Component;
 use serde_json::{Value, json};
 
+use crate::claim::Claim;
 use crate::contest::{Subject, wish_of};
 use crate::context::Context;
 use crate::error::{ReconcileError, WriteError};
@@ -26,6 +27,7 @@ use crate::lease::Fence;
 use crate::observe::Observed;
 use crate::read::fetch_objects;
 use crate::settings::Role;
+use crate::strangers::fetch_whosesoever;
 
 /// The field manager of the record. It is one of its own, because applying conditions under the same
 /// one would take the record away.
@@ -38,13 +40,25 @@ pub(crate) enum Recorded {
     Kept,
     /// It changed: the watch tells, and the next look goes on with it.
     Changed,
-    /// It should change and could not. No other key writes for want of it.
-    Refused(Vec<ApiError>),
-    /// Somebody takes it away again and again: it is written then. Whether nothing may be written
-    /// before that.
-    Held { until: Duration, is_needed: bool },
+    /// It should change and did not.
+    Open {
+        /// Why it could not.
+        errors: Vec<ApiError>,
+        /// Until when it is left, because somebody takes it away again and again.
+        until: Option<Duration>,
+        /// Whether another key would write for want of it: the [`carriers`] stay as they are.
+        is_needed: bool,
+    },
     /// The key that encrypts would be lost: nothing may be written.
     Lost(Problem),
+}
+
+/// What became of a promotion.
+#[derive(Debug)]
+pub(crate) struct Promotion {
+    /// Whether the API servers are waited for.
+    pub(crate) awaits_rollout: bool,
+    pub(crate) recorded: Recorded,
 }
 
 /// Whether the record of a cluster's key is ours to keep.
@@ -54,6 +68,33 @@ fn is_ours(context: &Context, usable: &Usable) -> bool {
         && context.settings.templates.deployment(api_server()).is_some()
 }
 
+/// Whether the record is ours to keep and there is none yet.
+pub(crate) fn is_unrecorded(context: &Context, usable: &Usable) -> bool {
+    is_ours(context, usable) && !is_recorded(&usable.wire)
+}
+
+/// The next step of the keys, but for a promotion. Nothing is written.
+pub(crate) async fn next_step(
+    context: &Context,
+    observed: &Observed,
+    usable: &Usable,
+) -> Result<KeyStep, ReconcileError> {
+    if !is_ours(context, usable) {
+        return Ok(KeyStep::Keep);
+    }
+    // Where nothing is recorded, what encrypts is in the configuration, whoever made that.
+    let configured = if is_recorded(&usable.wire) || observed.claim == Claim::Free {
+        None
+    } else {
+        let [secret, _] = carriers(&observed.namespace);
+        let found = fetch_whosesoever(&context.api, &secret).await?;
+        found.map(|secret| providers_in(&secret.value))
+    };
+    let evidence =
+        KeyEvidence { configured: configured.as_ref(), has_rolled: false, now: observed.now };
+    Ok(key_step(&usable.cluster, &usable.wire, &evidence))
+}
+
 /// Records what encrypts, before anything is written that depends on it.
 pub(crate) async fn record(
     context: &Context,
@@ -61,66 +102,68 @@ pub(crate) async fn record(
     usable: &Usable,
     fence: &Fence,
 ) -> Result<Recorded, ReconcileError> {
-    if !is_ours(context, usable) {
-        return Ok(Recorded::Kept);
-    }
-    let has_config = !is_recorded(&usable.wire) && observed.owner.uid().is_some();
-    let writer = if has_config {
-        fetch(context, observed, OwnedKind::Secret, ENCRYPTION_CONFIG_SECRET).await?
-    } else {
-        None
-    };
-    let writer = writer.map(|secret| writer_in(&secret.value));
-    let evidence = KeyEvidence { writer: writer.as_deref(), has_rolled: false, now: observed.now };
-    take(context, observed, usable, &evidence, fence).await
+    let step = next_step(context, observed, usable).await?;
+    take(context, observed, usable, step, fence).await
 }
 
-/// What brings the keys to the API servers.
+/// What brings the keys to the API servers: the configuration, and what rolls for it.
 pub(crate) fn carriers(namespace: &str) -> [ObjectKey; 2] {
     let key = |kind, name: &str| object_key(namespace, kind, name);
     [key(OwnedKind::Secret, ENCRYPTION_CONFIG_SECRET), key(OwnedKind::Deployment, api_server())]
 }
 
-/// Has the new key write, once every API server reads it: called when the [`carriers`] are as they
-/// should be. Tells whether that is still waited for.
+/// The configuration that has to be there before a change rolls the API server: pods that start
+/// earlier would run with another one than their annotation says.
+pub(crate) fn waits_for(change: &Change) -> Option<ObjectKey> {
+    let Change::Apply { object, .. } = change else { return None };
+    let [secret, deployment] = carriers(object.key.namespace.as_deref().unwrap_or_default());
+    (object.key == deployment).then_some(secret)
+}
+
+/// Whether a new key waits until every API server reads it.
+pub(crate) fn awaits_promotion(context: &Context, usable: &Usable) -> bool {
+    is_ours(context, usable) && awaits_rollout(&usable.cluster, &usable.wire)
+}
+
+/// Has the new key write, once every API server reads it: called where that [is waited for] and the
+/// [`carriers`] are as they should be.
+///
+/// [is waited for]: awaits_promotion
 pub(crate) async fn promote(
     context: &Context,
     observed: &Observed,
     usable: &Usable,
     fence: &Fence,
-) -> Result<bool, ReconcileError> {
-    if !is_ours(context, usable) || !awaits_rollout(&usable.cluster, &usable.wire) {
-        return Ok(false);
-    }
+) -> Result<Promotion, ReconcileError> {
     let deployment = fetch(context, observed, OwnedKind::Deployment, api_server()).await?;
     let of_api_server = |deployment: Option<&str>| deployment == Some(api_server());
     let mut pods = observed.pods.iter().filter(|pod| of_api_server(pod.deployment.as_deref()));
     let has_rolled =
         deployment.is_some_and(|it| has_rolled(&it.value)) && !pods.any(|pod| pod.is_deleting);
-    let evidence = KeyEvidence { writer: None, has_rolled, now: observed.now };
-    let taken = take(context, observed, usable, &evidence, fence).await?;
-    Ok(!has_rolled || matches!(taken, Recorded::Held { .. }))
+    let evidence = KeyEvidence { configured: None, has_rolled, now: observed.now };
+    let step = key_step(&usable.cluster, &usable.wire, &evidence);
+    let recorded = take(context, observed, usable, step, fence).await?;
+    Ok(Promotion { awaits_rollout: !has_rolled, recorded })
 }
 
 async fn take(
     context: &Context,
     observed: &Observed,
     usable: &Usable,
-    evidence: &KeyEvidence<'_>,
+    step: KeyStep,
     fence: &Fence,
 ) -> Result<Recorded, ReconcileError> {
-    match key_step(&usable.cluster, &usable.wire, evidence) {
+    match step {
         KeyStep::Keep => Ok(Recorded::Kept),
         KeyStep::Lost(problem) => Ok(Recorded::Lost(problem)),
         KeyStep::Record { status, reason, message, is_needed } => {
-            let (key, wish) = (&observed.key, wish_of(&status));
+            let (key, wish) = (&observed.key, wish_of(&keys_of(usable)));
+            let open = |errors, until| Ok(Recorded::Open { errors, until, is_needed });
             if let Some(until) = context.held_until(key, Subject::EncryptionKey, wish) {
-                return Ok(Recorded::Held { until, is_needed });
+                return open(Vec::new(), Some(until));
             }
             match apply(context, observed, status, fence).await {
-                Err(WriteError::Api(error)) if !is_needed => {
-                    return Ok(Recorded::Refused(vec![error]));
-                }
+                Err(WriteError::Api(error)) => return open(vec![error], None),
                 applied => applied?,
             }
             let told = || Subject::EncryptionKey.told(key);
@@ -131,6 +174,13 @@ async fn take(
             Ok(Recorded::Changed)
         }
     }
+}
+
+/// What the record is made for. What is recorded on the way there, and when, is the same wish.
+fn keys_of(usable: &Usable) -> Vec<String> {
+    let encryption = usable.cluster.encryption.iter();
+    let keys = encryption.flat_map(|it| [Some(&it.active_key), it.backup_key.as_ref()]);
+    keys.flatten().map(ToString::to_string).collect()
 }
 
 async fn fetch(
@@ -160,7 +210,10 @@ async fn apply(
     // Who ends a rotation by hand holds fields of the record until the next one.
     let parameters = PatchParams::apply(KEY_MANAGER).force();
     let action = format!("record the encryption key of HostedCluster {}", observed.key);
-    let fields = Fields::Status(json!({"secretEncryption": status}));
+    let fields = Fields::State {
+        status: json!({"secretEncryption": status}),
+        version: observed.cluster.content_version.clone(),
+    };
     hosted_cluster::apply(context, observed, fence, &parameters, fields, &action).await.map(drop)
 }
 

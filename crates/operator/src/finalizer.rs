@@ -16,28 +16,38 @@ use crate::observe::Observed;
 /// Our finalizer. The one of HyperShift is not ours, and stays as it is.
 pub const FINALIZER: &str = "lanyard.dev/finalizer";
 
+/// What became of adding it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Added {
+    /// It is there.
+    Already,
+    /// It is there now: the HostedCluster has another version.
+    Now,
+    /// Somebody takes it away again and again: it is added then.
+    Held(Duration),
+}
+
 /// Whether a cluster waits for us before it goes.
 pub(crate) fn is_held(observed: &Observed) -> bool {
     observed.cluster.finalizers.iter().any(|it| it == FINALIZER)
 }
 
-/// Adds it, where it is not there. Tells when it may be added again, where somebody takes it away
-/// again and again.
+/// Adds it, where it is not there.
 pub(crate) async fn add(
     context: &Context,
     observed: &Observed,
     fence: &Fence,
-) -> Result<Option<Duration>, WriteError> {
+) -> Result<Added, WriteError> {
     if is_held(observed) {
-        return Ok(None);
+        return Ok(Added::Already);
     }
-    let held = context.held_until(&observed.key, Subject::Finalizer, 0);
-    if held.is_none() {
-        apply(context, observed, fence, json!([FINALIZER])).await?;
-        let told = || Subject::Finalizer.told(&observed.key);
-        context.wrote(&observed.key, Subject::Finalizer, 0, told);
+    if let Some(until) = context.held_until(&observed.key, Subject::Finalizer, 0) {
+        return Ok(Added::Held(until));
     }
-    Ok(held)
+    apply(context, observed, fence, json!([FINALIZER])).await?;
+    let told = || Subject::Finalizer.told(&observed.key);
+    context.wrote(&observed.key, Subject::Finalizer, 0, told);
+    Ok(Added::Now)
 }
 
 /// Takes it away, where it is there.

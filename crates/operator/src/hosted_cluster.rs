@@ -19,6 +19,9 @@ pub(crate) enum Fields {
     Finalizers(Value),
     /// Fields of `status`.
     Status(Value),
+    /// Fields of `status` that are no wish: what they say is so, and the next look goes on from there.
+    /// They replace only what they were concluded from, so that one that arrives late replaces nothing.
+    State { status: Value, version: String },
 }
 
 /// Applies fields of ours; those of others stay. The uid makes sure that an object that is gone is
@@ -41,10 +44,14 @@ pub(crate) async fn apply(
             "uid": observed.cluster.uid,
         },
     });
-    let is_status = matches!(fields, Fields::Status(_));
+    let is_status = !matches!(fields, Fields::Finalizers(_));
     match fields {
         Fields::Finalizers(finalizers) => object["metadata"]["finalizers"] = finalizers,
         Fields::Status(status) => object["status"] = status,
+        Fields::State { status, version } => {
+            object["status"] = status;
+            object["metadata"]["resourceVersion"] = version.into();
+        }
     }
     let subject = WatchedKind::HostedClusters.subject(context.settings.role);
     let clusters = subject.objects(context.api.client(), Some(key.namespace()));

@@ -1,6 +1,6 @@
 //! The objects of a cluster: what is desired, what differs, and making it so.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use lanyard_desired::diff::FieldPath;
@@ -12,6 +12,7 @@ use lanyard_kubernetes::ApiError;
 use crate::apply::{Applied, Applier};
 use crate::contest::Subject;
 use crate::context::Context;
+use crate::encryption_key::waits_for;
 use crate::judge::Usable;
 use crate::observe::Observed;
 use crate::read::fetch_objects;
@@ -24,7 +25,11 @@ pub(crate) struct Comparison {
     pub(crate) changes: Vec<Change>,
     /// What is desired and was not known to be so.
     open: Vec<DesiredObject>,
-    /// The versions of what was compared.
+    /// What was known to be as it is desired.
+    settled: BTreeSet<ObjectKey>,
+    /// Whether an API server encrypts by what is desired here.
+    encrypts: bool,
+    /// The versions of what was compared and stays.
     versions: Vec<(ObjectKey, String)>,
     wished: Wished,
     /// Why some of it could not be read.
@@ -61,11 +66,13 @@ pub(crate) async fn compare(
     let errors = found.errors.into_iter().chain(strangers.errors).collect();
     // What is settled is desired: it was left out of the comparison alone.
     changes.retain(|change| !known.settled.contains(change.key()));
-    Comparison { changes, open, versions, wished, errors }
+    let (settled, encrypts) = (known.settled, usable.cluster.encryption.is_some());
+    Comparison { changes, open, settled, encrypts, versions, wished, errors }
 }
 
 fn versions_of(known: &Unsettled) -> Vec<(ObjectKey, String)> {
-    known.observed.iter().map(|(key, it)| (key.clone(), it.resource_version.clone())).collect()
+    let stays = known.observed.iter().filter(|(_, object)| !object.is_deleting());
+    stays.map(|(key, it)| (key.clone(), it.resource_version.clone())).collect()
 }
 
 /// What is desired, without the kinds that cannot be used: what brings their objects is broken, and
@@ -98,6 +105,20 @@ impl Comparison {
     /// Whether an object is written.
     pub(crate) fn writes(&self, key: &ObjectKey) -> bool {
         self.changes.iter().any(|change| change.is_write() && change.key() == key)
+    }
+
+    /// Whether an object is there as it is desired.
+    pub(crate) fn is_as_desired(&self, key: &ObjectKey) -> bool {
+        let mut changes = self.changes.iter().filter(|change| change.key() == key).peekable();
+        let is_kept = changes.peek().is_some()
+            && changes.all(|change| matches!(change, Change::Keep { .. }))
+            && self.versions.iter().any(|(stays, _)| stays == key);
+        self.settled.contains(key) || is_kept
+    }
+
+    /// Leaves objects as they are.
+    pub(crate) fn leave(&mut self, keys: &[ObjectKey]) {
+        self.changes.retain(|change| !keys.contains(change.key()));
     }
 
     /// Makes the changes that need not wait, and remembers what needs none. Tells when the first of
@@ -136,6 +157,10 @@ impl Comparison {
         observed: &Observed,
     ) -> (Vec<Change>, Option<Duration>) {
         let (mut open, mut held) = (Vec::new(), None);
+        let secret = |change: &Change| waits_for(change).filter(|_| self.encrypts);
+        let is_ready = |secret: &ObjectKey| self.is_as_desired(secret);
+        let waiting: Vec<_> =
+            self.changes.iter().filter_map(secret).filter(|it| !is_ready(it)).collect();
         for change in std::mem::take(&mut self.changes) {
             let (subject, wish) = (Subject::Object(change.key()), self.wish(change.key()));
             match context.held_until(&observed.key, subject, wish) {
@@ -143,6 +168,10 @@ impl Comparison {
                 _ => open.push(change),
             }
         }
+        // What of it is not about to be made keeps what rolls for it from rolling.
+        let is_made = |it: &ObjectKey| open.iter().any(|made| made.is_write() && made.key() == it);
+        let left: Vec<_> = waiting.into_iter().filter(|secret| !is_made(secret)).collect();
+        open.retain(|change| waits_for(change).is_none_or(|secret| !left.contains(&secret)));
         (open, held)
     }
 
@@ -163,16 +192,8 @@ impl Comparison {
 
     /// Remembers what is as it should be.
     fn settle(&self, observed: &Observed, applier: Applier<'_>) {
-        let kept = |key: &ObjectKey| {
-            let is_keep = |it: &&Change| matches!(it, Change::Keep { .. });
-            self.changes.iter().filter(is_keep).any(|it| it.key() == key)
-        };
-        let good: Vec<_> = self
-            .versions
-            .iter()
-            .filter(|(key, _)| kept(key) && !self.writes(key))
-            .cloned()
-            .collect();
+        let good: Vec<_> =
+            self.versions.iter().filter(|(key, _)| self.is_as_desired(key)).cloned().collect();
         applier.stores.settle(&observed.namespace, &good, &self.wished);
     }
 

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use lanyard_clock::SharedClock;
 use lanyard_desired::diff::plan_text;
+use lanyard_desired::hosted_cluster::key_rotation::KeyStep;
 use lanyard_desired::objects::Owner;
 use lanyard_kubernetes::ApiError;
 use tokio::task::JoinSet;
 
 use crate::apply::Applier;
 use crate::claim::{self, Claim};
+use crate::encryption_key;
 use crate::judge::{Judgement, Pause, judge};
 use crate::key::ClusterKey;
 use crate::lease::Tenures;
@@ -85,11 +87,22 @@ impl Operator {
         if let Claim::Unknown(error) = &observed.claim {
             return says(failed(error), false);
         }
+        let (key_step, is_good) = match encryption_key::next_step(context, &observed, &usable).await
+        {
+            Ok(KeyStep::Keep) => (String::new(), true),
+            Ok(KeyStep::Record { message, .. }) => {
+                (format!("recorded first, in status.secretEncryption: {message}\n"), true)
+            }
+            Ok(KeyStep::Lost(problem)) => {
+                return says(format!("cannot be used: {problem}\n"), false);
+            }
+            Err(error) => (format!("cannot be compared: {error}; {}\n", error.hint()), false),
+        };
         let comparison = compare(context, &observed, &usable, applier).await;
         let unread: String = comparison.errors.iter().map(failed).collect();
-        let is_good = unread.is_empty();
+        let is_good = is_good && unread.is_empty();
         let plan = plan_text(&comparison.changes);
-        says(format!("{paused}{left_out}{unread}{plan}"), is_good)
+        says(format!("{paused}{left_out}{unread}{key_step}{plan}"), is_good)
     }
 }
 

@@ -9,9 +9,9 @@ use crate::apply::Applier;
 use crate::claim::{self, Claim};
 use crate::context::Context;
 use crate::deletion;
-use crate::encryption_key::{self, Recorded};
+use crate::encryption_key::{self, Promotion, Recorded};
 use crate::error::ReconcileError;
-use crate::finalizer;
+use crate::finalizer::{self, Added};
 use crate::judge::{Judgement, Pause, Usable, judge};
 use crate::key::ClusterKey;
 use crate::lease::Fence;
@@ -102,21 +102,25 @@ async fn make(
     if let Claim::Unknown(error) = &observed.claim {
         return Err(error.clone().into());
     }
-    let (mut refused, mut held) = (Vec::new(), None);
+    let (mut refused, mut held, mut leaves_keys) = (Vec::new(), None, false);
     if usable.pause == Pause::None {
-        held = finalizer::add(context, observed, applier.fence).await?;
+        let added = finalizer::add(context, observed, applier.fence).await?;
         if observed.claim == Claim::Free {
             claim::create_namespace(observed, applier).await?;
+        }
+        if added == Added::Now && encryption_key::is_unrecorded(context, usable) {
+            // The record goes on from a version that the watch has yet to tell.
+            return Ok(Made::default());
+        }
+        if let Added::Held(until) = added {
+            held = Some(until);
         }
         match encryption_key::record(context, observed, usable, applier.fence).await? {
             Recorded::Kept => {}
             Recorded::Changed => return Ok(Made::default()),
-            Recorded::Refused(errors) => refused = errors,
-            Recorded::Held { until, is_needed } => {
-                held = held.into_iter().chain([until]).min();
-                if is_needed {
-                    return Ok(Made { held, ..Made::default() });
-                }
+            Recorded::Open { errors, until, is_needed } => {
+                held = held.into_iter().chain(until).min();
+                (refused, leaves_keys) = (errors, is_needed);
             }
             Recorded::Lost(problem) => {
                 let lost = Some(Problems::from_iter([problem]));
@@ -132,23 +136,41 @@ async fn make(
         return Ok(Made { left: comparison.left(), error, ..Made::default() });
     }
     // What else is contested or refused keeps no key from writing.
-    let has_keys = errors.is_empty()
-        && !encryption_key::carriers(&observed.namespace).iter().any(|it| comparison.writes(it));
+    let carriers = encryption_key::carriers(&observed.namespace);
+    if leaves_keys {
+        comparison.leave(&carriers);
+    }
+    let has_keys = !leaves_keys && carriers.iter().all(|carrier| comparison.is_as_desired(carrier));
     let makes_owner = comparison.writes(&control_plane_key(&observed.key, &observed.namespace));
     let (applied, due) = comparison.apply(context, observed, applier).await;
     let left = held_by_others(&applied.failures);
-    let held = held.into_iter().chain(due).min();
+    let mut held = held.into_iter().chain(due).min();
     let has_written = !applied.written.is_empty();
     errors.extend(applied.failures.into_iter().map(|(_, error)| error));
-    let error = if applied.is_cut_short {
+    let mut is_cut_short = applied.is_cut_short;
+    let mut awaits_rollout = encryption_key::awaits_promotion(context, usable);
+    if awaits_rollout && has_keys && !is_cut_short {
+        match encryption_key::promote(context, observed, usable, applier.fence).await {
+            Ok(Promotion { recorded, awaits_rollout: awaits }) => {
+                awaits_rollout = awaits;
+                match recorded {
+                    Recorded::Open { errors: refused, until, .. } => {
+                        errors.extend(refused);
+                        held = held.into_iter().chain(until).min();
+                    }
+                    Recorded::Kept | Recorded::Changed | Recorded::Lost(_) => {}
+                }
+            }
+            Err(ReconcileError::Calls(refused)) => errors.extend(refused),
+            Err(ReconcileError::NotLeader | ReconcileError::Panicked) => is_cut_short = true,
+        }
+    }
+    let is_first = makes_owner && observed.owner.uid().is_none() && errors.is_empty();
+    let error = if is_cut_short {
         Some(ReconcileError::NotLeader)
     } else {
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
-    let is_first = makes_owner && observed.owner.uid().is_none() && error.is_none();
-    let may_promote = has_keys && !is_first && !applied.is_cut_short;
-    let awaits_rollout =
-        may_promote && encryption_key::promote(context, observed, usable, applier.fence).await?;
     Ok(Made { left, error, has_written, held, is_first, awaits_rollout, lost: None })
 }
 

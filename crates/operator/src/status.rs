@@ -361,7 +361,7 @@ async fn apply_conditions(
     let fields = Fields::Status(json!({"conditions": conditions}));
     let written =
         hosted_cluster::apply(context, observed, fence, &parameters, fields, &action).await?;
-    context.stores.conditions_written(key, &written);
+    context.stores.conditions_written(key, written);
     Ok(())
 }
 

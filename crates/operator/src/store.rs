@@ -178,7 +178,7 @@ impl Stores {
     }
 
     /// Takes in our conditions as the answer to a write told them.
-    pub(crate) fn conditions_written(&self, key: &ClusterKey, object: &DynamicObject) {
+    pub(crate) fn conditions_written(&self, key: &ClusterKey, object: DynamicObject) {
         if let Some(cluster) = self.inner.lock().clusters.get_mut(key) {
             cluster.written(object, self.conditions);
         }

@@ -45,6 +45,15 @@ pub(crate) async fn fetch_strangers(
     found
 }
 
+/// An object of a namespace, whoever made it.
+pub(crate) async fn fetch_whosesoever(
+    api: &KubernetesApi,
+    key: &ObjectKey,
+) -> Result<Option<ObservedObject>, ApiError> {
+    let namespace = key.namespace.as_deref().unwrap_or_default();
+    Place { api, namespace, kind: key.kind }.fetch(&key.name).await
+}
+
 /// The objects of one kind in one namespace, whoever made them.
 #[derive(Debug, Clone, Copy)]
 struct Place<'a> {

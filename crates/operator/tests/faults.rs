@@ -7,6 +7,8 @@
 mod canaries;
 #[path = "faults/crowd.rs"]
 mod crowd;
+#[path = "faults/keys.rs"]
+mod keys;
 #[path = "faults/path.rs"]
 mod path;
 #[path = "faults/server.rs"]

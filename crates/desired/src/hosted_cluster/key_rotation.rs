@@ -13,7 +13,7 @@
 //!
 //! [`with_key_roles`]: super::encryption_config
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use jiff::Timestamp;
@@ -38,13 +38,25 @@ const INTERRUPTED: &str = "Interrupted";
 /// What a step is decided by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyEvidence<'a> {
-    /// The provider that writes in the `EncryptionConfiguration` that is there, by
-    /// [`writer_in`]; nothing where there is none.
-    pub writer: Option<&'a str>,
+    /// What is in the `EncryptionConfiguration` that is there; nothing where there is none.
+    pub configured: Option<&'a ConfiguredProviders>,
     /// Whether every API server runs with the parts that the keys have now.
     pub has_rolled: bool,
     /// The time.
     pub now: Timestamp,
+}
+
+/// The providers of an `EncryptionConfiguration`: a KMS provider by its name, any other one by its kind.
+///
+/// `identity` encrypts nothing and is none. Source: `EncryptionConfiguration` of
+/// `apiserver.config.k8s.io/v1`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConfiguredProviders {
+    /// The KMS provider that writes; empty where there is not exactly one: the configuration cannot be
+    /// read, a provider of another kind writes, or several keys do, each for other resources.
+    pub writer: String,
+    /// All of them: what any of them wrote is read.
+    pub readers: BTreeSet<String>,
 }
 
 /// What is to be done about the record.
@@ -63,7 +75,8 @@ pub enum KeyStep {
         /// Whether another key than now would write without it.
         is_needed: bool,
     },
-    /// Nothing may be written: the key that encrypts is in no field, and would be lost.
+    /// Nothing may be written: a key that encrypts, or that something was encrypted with, is in no
+    /// field, and would be lost.
     Lost(Problem),
 }
 
@@ -116,14 +129,15 @@ pub fn lint_rotation(wire: &HostedCluster) -> Option<Problem> {
     })
 }
 
-/// The name of the KMS provider that writes, in the Secret with an `EncryptionConfiguration`; empty
-/// where there is not exactly one: the configuration cannot be read, a provider of another kind
-/// writes, or several keys do, each for other resources.
-///
-/// Whoever wrote the configuration, the first provider of each of its entries is the one that writes;
-/// `identity` encrypts nothing. Source: `EncryptionConfiguration` of `apiserver.config.k8s.io/v1`.
-pub fn writer_in(secret: &Value) -> String {
-    configuration_in(secret).and_then(|it| it.writer()).unwrap_or_default()
+/// The providers in the Secret with an `EncryptionConfiguration`, whoever wrote it.
+pub fn providers_in(secret: &Value) -> ConfiguredProviders {
+    let Some(configuration) = configuration_in(secret) else {
+        return ConfiguredProviders::default();
+    };
+    ConfiguredProviders {
+        writer: configuration.writer().unwrap_or_default(),
+        readers: configuration.readers(),
+    }
 }
 
 /// As much of an `EncryptionConfiguration` as tells who writes.
@@ -145,6 +159,16 @@ fn configuration_in(secret: &Value) -> Option<EncryptionConfiguration> {
 }
 
 impl EncryptionConfiguration {
+    fn readers(&self) -> BTreeSet<String> {
+        let providers = self.resources.iter().flat_map(|entry| &entry.providers).flatten();
+        let names = providers.filter(|(kind, _)| *kind != "identity").map(|(kind, settings)| {
+            let name = settings.get("name").and_then(Value::as_str);
+            name.filter(|_| kind == "kms").unwrap_or(kind).to_owned()
+        });
+        names.collect()
+    }
+
+    /// The first provider of each entry is the one that writes.
     fn writer(&self) -> Option<String> {
         let mut writer = None;
         for entry in &self.resources {
@@ -186,37 +210,61 @@ fn record_of(wire: &HostedCluster) -> Option<(&Value, EncryptionKey)> {
 fn first(encryption: &Encryption, evidence: &KeyEvidence<'_>) -> KeyStep {
     let active = &encryption.active_key;
     let backup = encryption.backup_key.as_ref().filter(|backup| *backup != active);
-    let writes = |key: &EncryptionKey| match evidence.writer {
-        Some(writer) => writer == encryption.provider_name(key),
+    let writes = |key: &EncryptionKey| match evidence.configured {
+        Some(configured) => configured.writer == encryption.provider_name(key),
         None => key == active,
     };
+    let is_named = |provider: &str| {
+        let keys = [Some(active), backup].into_iter().flatten();
+        keys.into_iter().any(|key| provider == encryption.provider_name(key))
+    };
+    let mut readers = evidence.configured.into_iter().flat_map(|configured| &configured.readers);
+    let forgotten = readers.find(|reader| !is_named(reader.as_str()));
     let status = match backup {
-        None if writes(active) => json!({"activeKey": recorded(active)}),
+        _ if !writes(active) && !backup.is_some_and(writes) => {
+            return lost_writer(active, evidence.configured);
+        }
+        _ if let Some(reader) = forgotten => return lost_reader(active, reader),
+        None => json!({"activeKey": recorded(active)}),
         Some(backup) if writes(active) => json!({
             "activeKey": recorded(backup),
             "targetKey": recorded(active),
             "history": [entry(backup, active, WRITE_PROMOTE, evidence.now)],
         }),
-        Some(backup) if writes(backup) => json!({"activeKey": recorded(backup)}),
-        _ => return lost(active, evidence.writer.unwrap_or_default()),
+        Some(backup) => json!({"activeKey": recorded(backup)}),
     };
     let message = "the key that encrypts is recorded in `status.secretEncryption`, so that a change of it keeps the old one".to_owned();
     let is_needed = !writes(active);
     KeyStep::Record { status, reason: "EncryptionKeyRecorded", message, is_needed }
 }
 
-fn lost(active: &EncryptionKey, writer: &str) -> KeyStep {
-    let writer = if writer.is_empty() { "a provider that is not known" } else { writer };
+fn lost_writer(active: &EncryptionKey, configured: Option<&ConfiguredProviders>) -> KeyStep {
+    let writer = configured.map(|it| it.writer.as_str()).filter(|writer| !writer.is_empty());
+    let writer = writer.unwrap_or("a provider that is not known");
+    lost(
+        format!(
+            "the API server encrypts with another key than {active} (provider `{writer}`), and nothing is recorded of it: without it its values could not be read"
+        ),
+        "set the key back, or name it as `backupKey`; the new key follows in two stages",
+    )
+}
+
+/// A rotation was under way, and nobody knows whether all values were written anew.
+fn lost_reader(active: &EncryptionKey, reader: &str) -> KeyStep {
+    lost(
+        format!(
+            "the API server encrypts with {active} and reads what the provider `{reader}` encrypted, of which nothing is recorded: without it such values could not be read"
+        ),
+        "name its key as `backupKey`; or write all Secrets anew in the hosted cluster, and record the key of the spec in `status.secretEncryption.activeKey`",
+    )
+}
+
+fn lost(message: String, hint: &str) -> KeyStep {
     KeyStep::Lost(Problem {
         field: "spec.secretEncryption.kms.azure.activeKey".to_owned(),
         severity: Severity::Error,
-        message: format!(
-            "the API server encrypts with another key than {active} (provider `{writer}`), and nothing is recorded of it: without it its values could not be read"
-        ),
-        hint: Some(
-            "set the key back, or name it as `backupKey`; the new key follows in two stages"
-                .to_owned(),
-        ),
+        message,
+        hint: Some(hint.to_owned()),
     })
 }
 

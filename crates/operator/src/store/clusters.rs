@@ -21,6 +21,8 @@ pub(crate) struct Cluster {
     pub(crate) uid: String,
     /// `metadata.resourceVersion`.
     version: String,
+    /// The last version whose content is known to be this one.
+    pub(crate) content_version: String,
     pub(crate) generation: Option<i64>,
     pub(crate) created: Option<Timestamp>,
     pub(crate) is_deleting: bool,
@@ -65,6 +67,7 @@ impl Cluster {
             content,
             conditions,
             uid,
+            content_version: version.clone(),
             version,
             generation,
             created,
@@ -89,11 +92,16 @@ impl Cluster {
         self.uid == known.uid && is_older(&self.version, &known.version)
     }
 
-    /// Takes in what the answer to a write of ours told.
-    pub(crate) fn written(&mut self, answer: &DynamicObject, ours: &[&str]) {
-        self.conditions = conditions_of(&answer.data, ours);
-        if let Some(version) = &answer.metadata.resource_version {
-            self.version.clone_from(version);
+    /// Takes in what the answer to a write of ours told. What others changed meanwhile comes with the
+    /// watch, as news.
+    pub(crate) fn written(&mut self, answer: DynamicObject, ours: &[&str]) {
+        let answer = Self::of(answer, ours);
+        if answer.content == self.content {
+            self.content_version.clone_from(&answer.version);
+        }
+        self.conditions = answer.conditions;
+        if !answer.version.is_empty() {
+            self.version = answer.version;
         }
     }
 
@@ -157,6 +165,25 @@ mod tests {
         assert_eq!(wished.news(Some(&before)), Some(Wake::Wish));
         let key = cluster(|it| it["status"]["secretEncryption"] = json!({"activeKey": {}}));
         assert_eq!(key.news(Some(&before)), Some(Wake::Wish));
+    }
+
+    #[test]
+    fn a_version_in_which_somebody_changed_something_is_not_that_of_what_is_known() {
+        let answer = |version: &str, key: &str| {
+            let object = json!({
+                "apiVersion": HostedCluster::API_VERSION,
+                "kind": HostedCluster::KIND,
+                "metadata": {"name": "harbour", "namespace": "clusters", "resourceVersion": version},
+                "spec": {"infraID": "harbour-1"},
+                "status": {"conditions": [], "secretEncryption": {"activeKey": key}},
+            });
+            serde_json::from_value::<DynamicObject>(object).unwrap()
+        };
+        let mut known = Cluster::of(answer("1", "a"), &["Ours"]);
+        for (version, key, expected) in [("2", "a", "2"), ("3", "b", "2"), ("4", "a", "4")] {
+            known.written(answer(version, key), &["Ours"]);
+            assert_eq!((&*known.version, &*known.content_version), (version, expected));
+        }
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn what_a_watch_tells_after_the_answer_to_a_later_write_is_no_news() {
         versioned(HostedCluster::API_VERSION, HostedCluster::KIND, version, status)
     };
     assert_eq!(see(CLUSTERS, &of_cluster("9", "False")), 1);
-    stores.conditions_written(&key, &of_cluster("11", "True"));
+    stores.conditions_written(&key, of_cluster("11", "True"));
     assert_eq!(see(CLUSTERS, &of_cluster("10", "False")), 0);
     assert_eq!(stores.cluster(&key).unwrap().conditions[0].status, "True");
     assert_eq!(see(CLUSTERS, &of_cluster("11", "True")), 0);

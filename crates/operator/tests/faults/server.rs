@@ -104,7 +104,7 @@ impl Server {
     pub(crate) fn told(&self, is_so: impl Fn(&Asked) -> bool) -> Vec<String> {
         let state = self.state.lock();
         let told = state.asked.iter().filter(|asked| is_so(asked));
-        told.map(|Asked { verb, path }| {
+        told.map(|Asked { verb, path, .. }| {
             let Path { collection, namespace, name, .. } = path;
             format!("{verb:?} {collection} {namespace}/{name}")
         })
@@ -234,7 +234,8 @@ impl Server {
         if verb == Verb::Create {
             body["metadata"]["name"].as_str().unwrap_or_default().clone_into(&mut path.name);
         }
-        let asked = Asked { verb, path };
+        let meant = body["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+        let asked = Asked { verb, path, meant };
         let pause = self.state.lock().write_takes.filter(|_| verb.is_write());
         if let Some(pause) = pause {
             self.clock.sleep(pause).await;

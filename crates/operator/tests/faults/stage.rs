@@ -30,6 +30,7 @@ const EXAMPLE: &str = include_str!("../../../../examples/hostedcluster.yaml");
 pub(crate) struct Stage {
     pub(crate) server: Server,
     pub(crate) clock: ManualClock,
+    settings: OperatorSettings,
     operator: JoinHandle<()>,
 }
 
@@ -59,9 +60,17 @@ impl Stage {
             policy: Policy::default(),
             instance: "test".to_owned(),
         };
-        let operator = Operator::new(server.api(), settings, &Readiness::default());
+        let operator = Operator::new(server.api(), settings.clone(), &Readiness::default());
         let operator = tokio::spawn(operator.run(std::future::pending()));
-        Self { server, clock, operator }
+        Self { server, clock, settings, operator }
+    }
+
+    /// What another operator would do about each cluster, and whether it can.
+    pub(crate) async fn plans(&self) -> Vec<(String, bool)> {
+        let operator =
+            Operator::new(self.server.api(), self.settings.clone(), &Readiness::default());
+        let plans = operator.plan().await.into_iter();
+        plans.map(|plan| (plan.to_string(), plan.is_good)).collect()
     }
 
     /// One with so many clusters that have everything.

@@ -58,6 +58,8 @@ pub(crate) struct Watch {
 pub(crate) struct Asked {
     pub(crate) verb: Verb,
     pub(crate) path: Path,
+    /// The version of the object that it is meant for, where it says that.
+    pub(crate) meant: Option<String>,
 }
 
 impl State {

@@ -174,12 +174,13 @@ async fn who_writes_what_we_tell_all_the_time_is_told_of_in_either_role() {
 
 #[tokio::test]
 async fn a_cluster_whose_every_write_conflicts_backs_off_alone_and_converges_when_it_ends() {
+    const FILE: &str = "managed-azure-file-csi";
     let stage = Stage::settled(1).await;
+    let good = vault(&stage.server, 0, FILE);
     let usual = adds(&stage, 10).await;
     stage.server.forget();
     stage.server.rule(|asked| {
-        let is_class = asked.path.collection == CLASSES && asked.path.namespace == room(0);
-        let held = asked.verb == Verb::Patch && is_class;
+        let held = asked.verb == Verb::Patch && is_write_of_class(asked);
         held.then(|| Instead::held_by("meddler", ".spec.parameters"))
     });
     // A wish comes, and somebody changes what is there all the time.
@@ -189,7 +190,7 @@ async fn a_cluster_whose_every_write_conflicts_backs_off_alone_and_converges_whe
         *cluster.pointer_mut(encoding).unwrap() = json!("another-disk");
     });
     for round in 0..600 {
-        meddle(&stage.server, 0, "managed-azure-file-csi", &format!("elsewhere-{round}"));
+        meddle(&stage.server, 0, FILE, &format!("elsewhere-{round}"));
         stage.pass(SECOND / 5).await;
         if round == 100 {
             assert_eq!(adds(&stage, 100).await, usual);
@@ -200,6 +201,8 @@ async fn a_cluster_whose_every_write_conflicts_backs_off_alone_and_converges_whe
     assert!((1..=25).contains(&tries), "{tries} tries in two minutes");
     let told = drift(&stage, 0);
     assert!(told.contains("held by meddler") && told.contains(CLASS), "{told}");
+    // What waits because it was contested does not wait for what goes on to conflict.
+    stage.until("it is set back", 2 * MINUTE, || vault(&stage.server, 0, FILE) == good).await;
     stage.server.behave();
     let is_so = || {
         let class = stage.server.object(CLASSES, &room(0), CLASS).unwrap_or_default();

@@ -19,8 +19,17 @@ fn cluster(active: &str, backup: Option<&str>, record: &Value) -> HostedCluster 
     wire(example)
 }
 
-fn step(wire: &HostedCluster, writer: Option<&str>, has_rolled: bool) -> KeyStep {
-    key_step(&valid(wire), wire, &KeyEvidence { writer, has_rolled, now: now() })
+/// With these providers in the configuration that is there.
+fn step(wire: &HostedCluster, providers: Option<&[&str]>, has_rolled: bool) -> KeyStep {
+    let configured = providers.map(|providers| ConfiguredProviders {
+        writer: providers.first().copied().unwrap_or_default().to_owned(),
+        readers: providers.iter().map(|&name| name.to_owned()).collect(),
+    });
+    key_step(
+        &valid(wire),
+        wire,
+        &KeyEvidence { configured: configured.as_ref(), has_rolled, now: now() },
+    )
 }
 
 /// What is recorded, or nothing where it stays.
@@ -109,17 +118,35 @@ fn what_is_recorded_first_is_what_writes_and_never_loses_what_is_read() {
     let both = cluster("2", Some("1"), &Value::Null);
     for (writer, parts_then) in [("2", versions("2", "1")), ("1", versions("1", "2"))] {
         let writer = provider(&both, writer);
-        let KeyStep::Record { status, .. } = step(&both, Some(&writer), false) else { panic!() };
+        let KeyStep::Record { status, .. } = step(&both, Some(&[&writer]), false) else { panic!() };
         assert_eq!(parts(&cluster("2", Some("1"), &status)), parts_then);
     }
     // Somebody changed the key while nobody recorded it.
     let changed = cluster("2", None, &Value::Null);
-    for writer in [provider(&changed, "1"), String::new()] {
-        let KeyStep::Lost(problem) = step(&changed, Some(&writer), true) else { panic!() };
+    let [old, new] = ["1", "2"].map(|version| provider(&changed, version));
+    for providers in [&[&*old][..], &[], &[&*old, &*new]] {
+        let KeyStep::Lost(problem) = step(&changed, Some(providers), true) else { panic!() };
         assert_eq!(problem.field, "spec.secretEncryption.kms.azure.activeKey");
+        assert!(problem.message.contains("encrypts with another key"), "{problem}");
     }
-    let writer = provider(&changed, "2");
-    assert!(matches!(step(&changed, Some(&writer), false), KeyStep::Record { .. }));
+    assert!(matches!(step(&changed, Some(&[&new]), false), KeyStep::Record { .. }));
+}
+
+#[test]
+fn a_record_that_is_lost_after_the_new_key_writes_loses_no_key_that_is_read() {
+    // The record said that the old key is read; the spec names the new one alone.
+    let lost = cluster("2", None, &Value::Null);
+    let [old, new] = ["1", "2"].map(|version| provider(&lost, version));
+    for stranger in [&*old, "aescbc"] {
+        let KeyStep::Lost(problem) = step(&lost, Some(&[&new, stranger]), true) else { panic!() };
+        assert!(problem.message.contains(&format!("provider `{stranger}`")), "{problem}");
+        assert!(problem.hint.unwrap().contains("`backupKey`"));
+    }
+    // What the hint says.
+    let named = cluster("2", Some("1"), &Value::Null);
+    let KeyStep::Record { status, .. } = step(&named, Some(&[&new, &old]), true) else { panic!() };
+    assert_eq!(parts(&cluster("2", Some("1"), &status)), versions("2", "1"));
+    assert!(matches!(step(&named, Some(&[&new, &old, "aescbc"]), true), KeyStep::Lost(_)));
 }
 
 #[test]
@@ -127,14 +154,28 @@ fn the_writer_is_the_first_provider_of_what_is_rendered() {
     let wire = cluster("2", Some("1"), &Value::Null);
     let objects = objects_of(&wire);
     let mut secrets = objects.iter().filter(|it| it.key.name == ENCRYPTION_CONFIG_SECRET);
-    assert_eq!(writer_in(&secrets.next().unwrap().value), provider(&wire, "2"));
-    assert_eq!(writer_in(&json!({})), "");
+    let found = providers_in(&secrets.next().unwrap().value);
+    assert_eq!(found.writer, provider(&wire, "2"));
+    assert_eq!(found.readers, ["1", "2"].map(|version| provider(&wire, version)).into());
+    assert_eq!(providers_in(&json!({})), ConfiguredProviders::default());
 }
 
-/// Who writes in a configuration of others.
-fn writer_of(text: &str) -> String {
+/// What is in a configuration of others.
+fn providers_of(text: &str) -> ConfiguredProviders {
     let bytes = serde_json::to_value(ByteString(text.as_bytes().to_vec())).unwrap();
-    writer_in(&json!({"data": {(ENCRYPTION_CONFIG): bytes}}))
+    providers_in(&json!({"data": {(ENCRYPTION_CONFIG): bytes}}))
+}
+
+/// Who writes in it.
+fn writer_of(text: &str) -> String {
+    providers_of(text).writer
+}
+
+#[test]
+fn everybody_who_reads_is_found_wherever_it_stands() {
+    let text = "resources:\n- providers: [{kms: {name: x}}, {kms: {name: z}}, {identity: {}}]\n- providers: [{identity: {}}, {aescbc: {}}]\n";
+    let readers = providers_of(text).readers;
+    assert_eq!(readers.iter().collect::<Vec<_>>(), ["aescbc", "x", "z"]);
 }
 
 #[test]
@@ -180,7 +221,7 @@ fn no_writer_is_guessed() {
         json!({(ENCRYPTION_CONFIG): "no base64!"}),
         json!({(ENCRYPTION_CONFIG): "/w=="}),
     ] {
-        assert_eq!(writer_in(&json!({"data": data})), "");
+        assert_eq!(providers_in(&json!({"data": data})), ConfiguredProviders::default());
     }
 }
 
