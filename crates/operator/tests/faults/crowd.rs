@@ -220,6 +220,48 @@ async fn an_hour_in_which_arm_throttles_canaries_takes_nothing_back_and_keeps_no
     );
 }
 
+/// What the conditions of a HostedCluster come to.
+fn conditions(server: &Server, number: usize) -> Vec<(String, String)> {
+    let cluster = server.object(CLUSTERS, NAMESPACE, &name(number)).unwrap();
+    let conditions = cluster["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    conditions.iter().map(|it| (text(&it["type"]), text(&it["status"]))).collect()
+}
+
+#[tokio::test]
+async fn an_hour_in_which_arm_throttles_changes_no_object_of_a_cluster_and_no_condition() {
+    let stage = Stage::settled(2).await;
+    let server = &stage.server;
+    (0..2).for_each(|number| canaries::run(server, number));
+    let is_well = |number| ready(server, number, WELL) == 9;
+    stage.until("all identities work", MINUTE, || (0..2).all(is_well)).await;
+    stage.pass(MINUTE).await;
+    let calm = [0, 1].map(|number| conditions(server, number));
+    assert!(calm[0].contains(&("ValidAzureNetwork".to_owned(), "True".to_owned())), "{calm:?}");
+    server.forget();
+    let tell = |throttled: Option<_>| {
+        canaries::of_arm().for_each(|component| canaries::tell(server, 0, component, throttled));
+    };
+    tell(Some(stage.clock.now()));
+    let is_told = || ready(server, 0, TOO_MANY_REQUESTS) == 8;
+    stage.until("it is told of", MINUTE, is_told).await;
+    for _ in 0..60 {
+        stage.pass(MINUTE).await;
+        assert_eq!([0, 1].map(|number| conditions(server, number)), calm);
+    }
+    tell(None);
+    stage.until("it is over", MINUTE, || is_well(0)).await;
+    stage.pass(MINUTE).await;
+    // Its conditions as well as what is told of its identities, when it begins and when it ends.
+    let is_told_of =
+        |it: &crate::state::Asked| ["events", IDENTITIES, CLUSTERS].contains(&&*it.path.collection);
+    let other = server.told(|it| it.verb.is_write() && !is_told_of(it));
+    assert!(other.is_empty(), "{other:?}");
+    let written = server.count(|it| it.verb.is_write() && it.path.collection != "events");
+    assert!((2..=4).contains(&written), "{written} writes");
+    assert_eq!(server.count(is_write_about(1)), 0);
+}
+
 const WELL: &str = "AsExpected";
 const CLASS: &str = "managed-azure-disk-csi";
 const DISK_SECRET: &str = "/spec/platform/azure/azureAuthenticationConfig/managedIdentities/\
