@@ -22,7 +22,9 @@ deployments:
       selector: {matchLabels: {app: kube-apiserver}}
       template:
         metadata: {labels: {app: kube-apiserver}}
-        spec: {containers: [{name: kube-apiserver, image: x}]}
+        spec:
+          securityContext: {runAsUser: 1001}
+          containers: [{name: kube-apiserver, image: x}]
 ";
 const CLASS: &str = "managed-azure-disk-csi";
 const CONFIGURATION: &str = "kas-secret-encryption-config";
