@@ -227,8 +227,17 @@ async fn a_socket_that_cannot_be_ends_the_start_and_is_waited_for_later() {
     let directory = tempfile::tempdir().unwrap();
     let vault = Arc::new(SoftwareVault::of_vector());
     let nowhere = directory.path().join("nowhere/kms.socket");
-    let server = server(&nowhere, &vault, &Readiness::default());
-    let error = server.run(std::future::pending()).await.unwrap_err();
+    let readiness = Readiness::default();
+    let server = server(&nowhere, &vault, &readiness);
+    let waits = async {
+        while !readiness.problems()[0].reason.contains("could not") {
+            tokio::task::yield_now().await;
+        }
+    };
+    let error = tokio::select! {
+        ended = server.run(std::future::pending()) => ended.unwrap_err(),
+        () = waits => panic!("it waits for a directory that was never there"),
+    };
     assert!(matches!(error, ServeError::Socket(SocketError::Io { .. })), "{error}");
     assert_eq!(error.hint(), "see that the directory exists and can be written");
 

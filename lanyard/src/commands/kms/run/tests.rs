@@ -108,6 +108,11 @@ async fn a_socket_whose_directory_is_missing_ends_the_process() {
     let directory = tempfile::tempdir().unwrap();
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
     let process = Process::start(directory.path().join("typo/kms.s"), &clock).await;
+    while !process.task.is_finished() {
+        let told = process.readiness.problems();
+        assert!(!told.iter().any(|it| it.reason.contains("could not")), "it waits: {told:?}");
+        tokio::task::yield_now().await;
+    }
     let error = process.task.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("the socket for the API server cannot be made"), "{error}");
     drop(process.end);
