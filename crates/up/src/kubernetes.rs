@@ -28,6 +28,7 @@ mod rotation;
 mod served;
 mod sightings;
 mod site;
+mod store;
 mod told;
 mod watched;
 

@@ -16,6 +16,7 @@ use lanyard_api::hosted_cluster_identities::IdentityStatus;
 use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
 use lanyard_desired::ValidatedHostedCluster;
 use lanyard_desired::status::{FALSE, Facts, ObservedPod, ObservedVolume, TRUE};
+use lanyard_kubernetes::ApiError;
 use lanyard_vocabulary::{Component, Consumer, Healing, Hop, OutcomeCode};
 
 use crate::report::Failure;
@@ -32,6 +33,8 @@ pub(super) struct Told<'a> {
     pub(super) events: &'a [Arc<Event>],
     /// The Deployments whose pods were refused, and why.
     pub(super) refusals: &'a [(&'static str, String)],
+    /// What may not be followed: nobody knows here what stands there of it.
+    pub(super) unseen: &'a [ApiError],
     pub(super) identity: Option<&'a IdentityStatus>,
 }
 
@@ -93,7 +96,15 @@ impl Told<'_> {
         for (deployment, why) in self.refusals {
             detail.extend(["; no pod of Deployment ", deployment, ": ", why]);
         }
-        let hint = if self.refusals.is_empty() { SEE_EVENTS } else { LET_PODS_IN };
+        for error in self.unseen {
+            detail.extend(["; ".to_owned(), error.to_string()]);
+        }
+        let hint = match (self.unseen.first(), self.refusals) {
+            (Some(ApiError::Refused { status: 401 | 403, .. }), _) => LET_WATCH,
+            (Some(error), _) => error.hint(),
+            (None, []) => SEE_EVENTS,
+            (None, _) => LET_PODS_IN,
+        };
         (hop, Failure::new(detail, hint))
     }
 
@@ -289,6 +300,9 @@ const HINT: &str = "; hint: ";
 const SEE_EVENTS: &str = "run again with --log debug, and see the events of the pods";
 const LET_PODS_IN: &str =
     "let the admission policies and quotas of the cluster take the pod, or use another cluster";
+const LET_WATCH: &str = "use a kubeconfig whose user may list and watch SecretProviderClasses, their pod \
+     statuses, Deployments, pods and events in the namespace of the control plane, and \
+     HostedClusterIdentities in that of the HostedCluster";
 const SEE_STATUS: &str = "see `kubectl lanyard identities -A`";
 
 #[cfg(test)]

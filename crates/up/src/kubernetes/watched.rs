@@ -62,6 +62,7 @@ impl Watched<'_> {
         let refusals: Vec<_> = consumers
             .filter_map(|it| Some((it.deployment, self.board.refusal(it.deployment)?)))
             .collect();
+        let unseen = self.board.unseen();
         read(Told {
             cluster,
             component,
@@ -71,6 +72,7 @@ impl Watched<'_> {
             volumes: &volumes,
             events: &events,
             refusals: &refusals,
+            unseen: &unseen,
             identity: identity.as_ref(),
         })
     }

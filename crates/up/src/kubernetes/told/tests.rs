@@ -15,6 +15,7 @@ struct Server {
     events: Vec<Arc<Event>>,
     identity: Option<IdentityStatus>,
     refusals: Vec<(&'static str, String)>,
+    unseen: Vec<ApiError>,
 }
 
 impl Server {
@@ -34,6 +35,7 @@ impl Server {
             volumes: &self.volumes,
             events: &self.events,
             refusals: &self.refusals,
+            unseen: &self.unseen,
             identity: self.identity.as_ref(),
         })
     }
@@ -233,4 +235,26 @@ fn a_pod_that_the_server_refuses_is_told_with_its_reason_when_time_is_up() {
     let told = format!("; no pod of Deployment azure-disk-csi-driver-controller: {denied}");
     assert!(failure.detail.ends_with(&told), "{failure:?}");
     assert!(failure.hint.contains("admission policies"), "{failure:?}");
+}
+
+#[test]
+fn what_may_not_be_followed_is_told_when_time_is_up() {
+    let action = || "watch pods in namespace clusters-harbour".to_owned();
+    let refused = ApiError::Refused {
+        action: action(),
+        status: 403,
+        reason: "Forbidden".to_owned(),
+        message: "no".to_owned(),
+        retry_after: None,
+    };
+    let gone = ApiError::NotServed { action: action(), message: "no".to_owned() };
+    let refusals = vec![("azure-disk-csi-driver-controller", "quota".to_owned())];
+    for (error, hint) in [(refused, "list and watch"), (gone, "CRDs")] {
+        let told = error.to_string();
+        let (unseen, refusals) = (vec![error], refusals.clone());
+        let server = Server { refusals, unseen, ..Server::default().with_class() };
+        let (_, failure) = server.told(|told| told.overdue(&server.account(), 90));
+        assert!(failure.detail.ends_with(&told), "{failure:?}");
+        assert!(failure.hint.contains(hint), "what is not seen comes first: {failure:?}");
+    }
 }
