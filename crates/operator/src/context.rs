@@ -42,10 +42,7 @@ impl Context {
     /// replicas look at some, a secret of two clusters would seem to be of one.
     pub(crate) fn learn(&self, key: &ClusterKey) -> BTreeSet<ClusterKey> {
         let seen = self.stores.cluster(key);
-        // The watch asks, which all clusters live by: one that leads into a defect names nothing here,
-        // and a look at it tells of the defect.
-        let read = || seen.and_then(|seen| validate(&seen.read().ok()?).ok());
-        let valid = catch_unwind(AssertUnwindSafe(read)).unwrap_or_default();
+        let valid = unharmed(|| seen.and_then(|seen| validate(&seen.read().ok()?).ok()));
         let mut shared = self.shared.lock();
         let before = shared.fellows(key);
         let after = if let Some(valid) = valid {
@@ -104,5 +101,23 @@ impl Context {
         self.memories.lock().remove(key);
         self.contests.lock().forget(key);
         self.budgets.lock().forget(key);
+    }
+}
+
+/// Reads on the watch, which all clusters live by: what leads into a defect is nothing here, and a look
+/// at its cluster tells of the defect.
+fn unharmed<T>(read: impl FnOnce() -> Option<T>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_defect_that_one_cluster_leads_into_ends_no_watch() {
+        assert_eq!(unharmed(|| Some("a cluster")), Some("a cluster"));
+        let defect = || -> Option<&str> { unreachable!("a defect") };
+        assert_eq!(unharmed(defect), None);
     }
 }

@@ -102,11 +102,6 @@ const fn pruning<'a>(owner: &'a Owner, label: &'a str) -> Pruning<'a> {
 }
 
 impl Comparison {
-    /// Whether an object is written.
-    pub(crate) fn writes(&self, key: &ObjectKey) -> bool {
-        self.changes.iter().any(|change| change.is_write() && change.key() == key)
-    }
-
     /// Whether an object is there as it is desired.
     pub(crate) fn is_as_desired(&self, key: &ObjectKey) -> bool {
         let mut changes = self.changes.iter().filter(|change| change.key() == key).peekable();

@@ -1,9 +1,11 @@
 //! One look at one cluster: observe, validate, desire, compare, apply, tell.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use lanyard_desired::Problems;
 use lanyard_desired::drift::ChangedObject;
+use lanyard_kubernetes::ApiError;
 
 use crate::apply::Applier;
 use crate::claim::{self, Claim};
@@ -51,6 +53,10 @@ pub(crate) async fn reconcile(
         }
         Judgement::Usable(usable) => {
             let made = make(context, &observed, usable, applier).await;
+            if made.as_ref().is_ok_and(|made| made.is_first) {
+                // All that there is to tell yet is how much is missing.
+                return Ok(Again::Now);
+            }
             let left = left(context, &observed, made.as_ref().ok());
             let heard = match &made {
                 Ok(Made { lost: Some(problems), .. }) => Heard::of_unusable(problems),
@@ -89,6 +95,17 @@ struct Made {
     awaits_rollout: bool,
 }
 
+/// What there is before any object is made.
+#[derive(Debug, Default)]
+struct Ground {
+    /// The keys that encrypt are not recorded: the carriers stay as they are.
+    leaves_keys: bool,
+    /// Why they could not be recorded.
+    refused: Vec<ApiError>,
+    /// When what is contested may be written again, by the monotonic clock.
+    held: Option<Duration>,
+}
+
 /// Makes what the cluster should have.
 async fn make(
     context: &Context,
@@ -102,50 +119,92 @@ async fn make(
     if let Claim::Unknown(error) = &observed.claim {
         return Err(error.clone().into());
     }
-    let (mut refused, mut held, mut leaves_keys) = (Vec::new(), None, false);
-    if usable.pause == Pause::None {
-        let added = finalizer::add(context, observed, applier.fence).await?;
-        if observed.claim == Claim::Free {
-            claim::create_namespace(observed, applier).await?;
+    let ground = match prepare(context, observed, usable, applier).await? {
+        ControlFlow::Continue(ground) => ground,
+        ControlFlow::Break(made) => return Ok(made),
+    };
+    let made = make_objects(context, observed, usable, applier, &ground).await;
+    if !made.is_first {
+        return Ok(made);
+    }
+    // The control plane owns everything else, and another look would come after those of all clusters
+    // that wait.
+    let same = |it: &Observed| it.cluster.uid == observed.cluster.uid && !it.cluster.is_deleting;
+    let Some(observed) = observe(context, &observed.key).filter(same) else { return Ok(made) };
+    match judge(&observed, &context.settings) {
+        Judgement::Usable(usable) if usable.pause == Pause::None => {
+            let rest = make_objects(context, &observed, &usable, applier, &ground).await;
+            Ok(Made { has_written: true, ..rest })
         }
-        if added == Added::Now && encryption_key::is_unrecorded(context, usable) {
-            // The record goes on from a version that the watch has yet to tell.
-            return Ok(Made::default());
+        _ => Ok(made),
+    }
+}
+
+/// Makes everything ready for the objects, or says why there will be none at this look.
+async fn prepare(
+    context: &Context,
+    observed: &Observed,
+    usable: &Usable,
+    applier: Applier<'_>,
+) -> Result<ControlFlow<Made, Ground>, ReconcileError> {
+    let mut ground = Ground::default();
+    if usable.pause != Pause::None {
+        return Ok(ControlFlow::Continue(ground));
+    }
+    let added = finalizer::add(context, observed, applier.fence).await?;
+    if observed.claim == Claim::Free {
+        claim::create_namespace(observed, applier).await?;
+    }
+    if added == Added::Now && encryption_key::is_unrecorded(context, usable) {
+        // The record goes on from a version that the watch has yet to tell.
+        return Ok(ControlFlow::Break(Made::default()));
+    }
+    if let Added::Held(until) = added {
+        ground.held = Some(until);
+    }
+    match encryption_key::record(context, observed, usable, applier.fence).await? {
+        Recorded::Kept => {}
+        Recorded::Changed => return Ok(ControlFlow::Break(Made::default())),
+        Recorded::Open { errors, until, is_needed } => {
+            ground.held = ground.held.into_iter().chain(until).min();
+            (ground.refused, ground.leaves_keys) = (errors, is_needed);
         }
-        if let Added::Held(until) = added {
-            held = Some(until);
-        }
-        match encryption_key::record(context, observed, usable, applier.fence).await? {
-            Recorded::Kept => {}
-            Recorded::Changed => return Ok(Made::default()),
-            Recorded::Open { errors, until, is_needed } => {
-                held = held.into_iter().chain(until).min();
-                (refused, leaves_keys) = (errors, is_needed);
-            }
-            Recorded::Lost(problem) => {
-                let lost = Some(Problems::from_iter([problem]));
-                return Ok(Made { lost, ..Made::default() });
-            }
+        Recorded::Lost(problem) => {
+            let lost = Some(Problems::from_iter([problem]));
+            return Ok(ControlFlow::Break(Made { lost, ..Made::default() }));
         }
     }
+    Ok(ControlFlow::Continue(ground))
+}
+
+/// Compares the objects with what is desired, and makes them so.
+async fn make_objects(
+    context: &Context,
+    observed: &Observed,
+    usable: &Usable,
+    applier: Applier<'_>,
+    ground: &Ground,
+) -> Made {
     let mut comparison = compare(context, observed, usable, applier).await;
     let mut errors = std::mem::take(&mut comparison.errors);
-    errors.extend(refused);
+    errors.extend(ground.refused.iter().cloned());
     if usable.pause != Pause::None {
         let error = (!errors.is_empty()).then_some(ReconcileError::Calls(errors));
-        return Ok(Made { left: comparison.left(), error, ..Made::default() });
+        return Made { left: comparison.left(), error, ..Made::default() };
     }
     // What else is contested or refused keeps no key from writing.
     let carriers = encryption_key::carriers(&observed.namespace);
-    if leaves_keys {
+    if ground.leaves_keys {
         comparison.leave(&carriers);
     }
-    let has_keys = !leaves_keys && carriers.iter().all(|carrier| comparison.is_as_desired(carrier));
-    let makes_owner = comparison.writes(&control_plane_key(&observed.key, &observed.namespace));
+    let has_keys =
+        !ground.leaves_keys && carriers.iter().all(|carrier| comparison.is_as_desired(carrier));
+    let control_plane = control_plane_key(&observed.key, &observed.namespace);
     let (applied, due) = comparison.apply(context, observed, applier).await;
     let left = held_by_others(&applied.failures);
-    let mut held = held.into_iter().chain(due).min();
+    let mut held = ground.held.into_iter().chain(due).min();
     let has_written = !applied.written.is_empty();
+    let has_owner = applied.written.contains(&control_plane);
     errors.extend(applied.failures.into_iter().map(|(_, error)| error));
     let mut is_cut_short = applied.is_cut_short;
     let mut awaits_rollout = encryption_key::awaits_promotion(context, usable);
@@ -165,13 +224,14 @@ async fn make(
             Err(ReconcileError::NotLeader | ReconcileError::Panicked) => is_cut_short = true,
         }
     }
-    let is_first = makes_owner && observed.owner.uid().is_none() && errors.is_empty();
+    let is_first =
+        has_owner && observed.owner.uid().is_none() && errors.is_empty() && !is_cut_short;
     let error = if is_cut_short {
         Some(ReconcileError::NotLeader)
     } else {
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
-    Ok(Made { left, error, has_written, held, is_first, awaits_rollout, lost: None })
+    Made { left, error, has_written, held, is_first, awaits_rollout, lost: None }
 }
 
 /// What stays different, or does not stay as it is made, because of others.
@@ -195,9 +255,6 @@ impl Made {
     ) -> Result<Again, ReconcileError> {
         if let Some(error) = self.error {
             return Err(error);
-        }
-        if self.is_first && pause == Pause::None {
-            return Ok(Again::Now);
         }
         let end = match pause {
             Pause::Until(end) => Some(end),

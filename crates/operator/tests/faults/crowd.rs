@@ -1,5 +1,6 @@
-//! One cluster of a thousand that cannot be worked with.
+//! What one cluster costs, and one of a thousand that cannot be worked with.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -11,12 +12,22 @@ use serde_json::{Value, json};
 use crate::canaries::{self, TOO_MANY_REQUESTS};
 use crate::server::{Instead, Server};
 use crate::stage::{
-    CLASSES, CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, Stage, cluster, is_about, is_told,
-    is_write_about, meddle, name, room, vault,
+    CLASSES, CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, Stage, cluster, is_about, is_made,
+    is_told, is_write_about, meddle, name, room, vault,
 };
 
 const ALL: usize = 1_000;
 const ODD: usize = 500;
+
+#[tokio::test]
+async fn a_new_cluster_has_everything_written_once() {
+    let stage = Stage::start(Role::All, |server| server.put(CLUSTERS, cluster(0)));
+    stage.until("it has everything", 30 * SECOND, || is_made(&stage.server, 0)).await;
+    stage.pass(MINUTE).await;
+    let written = stage.server.told(is_write_about(0));
+    let once: BTreeSet<_> = written.iter().collect();
+    assert!(once.len() == written.len() && once.len() > 30, "{written:#?}");
+}
 
 #[tokio::test]
 async fn one_of_which_nothing_can_be_told_keeps_999_others_waiting_for_nothing() {

@@ -105,8 +105,9 @@ impl Server {
         let state = self.state.lock();
         let told = state.asked.iter().filter(|asked| is_so(asked));
         told.map(|Asked { verb, path, .. }| {
-            let Path { collection, namespace, name, .. } = path;
-            format!("{verb:?} {collection} {namespace}/{name}")
+            let Path { collection, namespace, name, manager, .. } = path;
+            let sub = path.sub.as_ref().map(|sub| format!("/{sub}")).unwrap_or_default();
+            format!("{verb:?} {collection}{sub} {namespace}/{name} as {manager:?}")
         })
         .collect()
     }

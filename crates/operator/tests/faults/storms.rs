@@ -117,6 +117,23 @@ async fn an_object_that_is_taken_away_again_and_again_is_made_ever_more_seldom()
 }
 
 #[tokio::test]
+async fn a_control_plane_that_is_taken_away_again_and_again_is_told_of_and_asks_for_little() {
+    let stage = Stage::settled(1).await;
+    for _ in 0..600 {
+        stage.server.take("hostedcontrolplanes", &room(0), &name(0));
+        stage.pass(SECOND).await;
+    }
+    let made = |it: &Asked| it.verb.is_write() && it.path.collection == "hostedcontrolplanes";
+    let written = stage.server.count(made);
+    assert!((5..=16).contains(&written), "{written} writes in ten minutes");
+    let asked = stage.server.count(|_| true);
+    assert!(asked < 2_000, "{asked} requests in ten minutes");
+    assert!(drift(&stage, 0).contains("taken away again and again"), "{}", drift(&stage, 0));
+    let is_there = || stage.server.object("hostedcontrolplanes", &room(0), &name(0)).is_some();
+    stage.until("it is there", 2 * MINUTE, is_there).await;
+}
+
+#[tokio::test]
 async fn who_takes_away_our_conditions_and_writes_the_status_all_the_time_stops_nothing() {
     let stage = Stage::settled(2).await;
     let usual = adds(&stage, 10).await;
