@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: everything that must hold, stage by stage, with the seconds of each.
 //!
-//! A whole run takes two lanes side by side: the suites of one lane wait for other programs most
-//! of the time, and what the other lane builds needs nothing of them.
+//! A whole run takes lanes side by side: suites wait for other programs most of the time, and what is
+//! built meanwhile needs nothing of them.
 
 mod lanes;
 
@@ -33,10 +33,17 @@ pub(crate) struct Arguments {
 struct Stage {
     name: String,
     lane: Lane,
-    /// The stage whose product this one takes.
-    after: Option<&'static str>,
+    /// The stages that this one waits for, where they run at all.
+    after: Vec<&'static str>,
     run: Box<Check>,
 }
+
+/// The stage that installs what others wrote.
+const TOOLS: &str = "tools";
+
+/// The stages that for a time put other programs in the place of ours: who runs ours beside the lane of
+/// the workspace waits for them.
+const OTHER_PROGRAMS: [&str; 2] = ["crash", "conformance csi"];
 
 type Check = dyn Fn(&House) -> Result<Tally, TaskError> + Sync;
 
@@ -100,7 +107,7 @@ fn stages() -> Vec<Stage> {
     let mut stages = vec![
         stage("test", test::run),
         // Whoever needs one of them waits for it, most often when all of them are there already.
-        aside(one("tools", tools::install_all)),
+        aside(one(TOOLS, tools::install_all)),
         stage("crash", test::crash),
         one("format", format),
         one("codegen", codegen::check),
@@ -110,17 +117,20 @@ fn stages() -> Vec<Stage> {
         one("docs", docs),
         aside(stage("image", image::check)),
         aside(one("deny", deny::check)),
-        aside(stage("satellites", satellites::check)),
+        late(stage("satellites", satellites::check)),
     ];
     stages.extend(Suite::ALL.map(|suite| {
         let stage = stage(&format!("conformance {}", suite.name()), move |house: &House| {
             conformance::run_suite(house, suite)
         });
-        Stage { after: suite.needs_image().then_some("image"), ..stage }
+        if suite.is_alone() {
+            return Stage { lane: Lane::Alone, after: OTHER_PROGRAMS.into(), ..stage };
+        }
+        Stage { after: suite.needs_image().then_some("image").into_iter().collect(), ..stage }
     }));
     stages.push(stage("conformance --live stops", conformance::check_live_stops));
     stages.extend(fuzz::TARGETS.map(|target| {
-        aside(one(&format!("fuzz {target}"), move |house: &House| {
+        late(one(&format!("fuzz {target}"), move |house: &House| {
             fuzz::fuzz(house, target, fuzz::SMOKE_SECONDS)
         }))
     }));
@@ -132,8 +142,13 @@ fn aside(stage: Stage) -> Stage {
     Stage { lane: Lane::Aside, ..stage }
 }
 
+/// One that begins when the tools are there: until then two stages at a time keep the machine busy.
+fn late(stage: Stage) -> Stage {
+    Stage { lane: Lane::Late, after: vec![TOOLS], ..stage }
+}
+
 fn stage(name: &str, run: impl Fn(&House) -> Result<Tally, TaskError> + Sync + 'static) -> Stage {
-    Stage { name: name.to_owned(), lane: Lane::Workspace, after: None, run: Box::new(run) }
+    Stage { name: name.to_owned(), lane: Lane::Workspace, after: Vec::new(), run: Box::new(run) }
 }
 
 /// A stage that is one check.
@@ -227,7 +242,7 @@ mod tests {
     fn what_a_stage_takes_comes_from_a_stage() {
         let names: Vec<_> = stages().into_iter().map(|it| it.name).collect();
         for stage in stages() {
-            let found = stage.after.is_none_or(|after| names.iter().any(|name| name == after));
+            let found = stage.after.iter().all(|after| names.iter().any(|name| name == after));
             assert!(found, "{} waits for {:?}", stage.name, stage.after);
         }
     }

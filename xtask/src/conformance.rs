@@ -103,6 +103,12 @@ impl Suite {
     pub(crate) const fn needs_image(self) -> bool {
         matches!(self, Self::Node | Self::HostedCluster)
     }
+
+    /// Whether the suite shares nothing with others but the programs: each of its API servers is its
+    /// own.
+    pub(crate) const fn is_alone(self) -> bool {
+        matches!(self, Self::Up)
+    }
 }
 
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskError> {

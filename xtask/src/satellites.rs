@@ -7,6 +7,7 @@ use std::process::Command;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Tally};
+use crate::tools::go_command;
 
 /// Rust workspaces of their own. The fuzz targets are only formatted here: their build is the
 /// fuzzer's, with flags that no other build shares.
@@ -33,19 +34,24 @@ pub(crate) fn check(house: &House) -> Result<Tally, TaskError> {
         if is_linted {
             let mut clippy = house.cargo_in(&directory);
             clippy.args(["clippy", "--all-targets", "--locked", "--target-dir"]);
-            clippy.arg(house.target().join("satellites")).args(["--", "--deny", "warnings"]);
+            clippy.arg(target(house)).args(["--", "--deny", "warnings"]);
             process::run(&mut clippy)?;
         }
         tally += Tally::ONE;
     }
     for path in GO {
-        check_go(house.root().join(path))?;
+        check_go(house, house.root().join(path))?;
         tally += Tally::ONE;
     }
     Ok(tally)
 }
 
-fn check_go(directory: PathBuf) -> Result<(), TaskError> {
+/// Where all of them are built: what they have in common is built once.
+pub(crate) fn target(house: &House) -> PathBuf {
+    house.target().join("satellites")
+}
+
+fn check_go(house: &House, directory: PathBuf) -> Result<(), TaskError> {
     let unformatted =
         process::capture(Command::new("gofmt").arg("-l").arg(".").current_dir(&directory))?;
     let findings: Vec<String> = String::from_utf8_lossy(&unformatted)
@@ -55,5 +61,5 @@ fn check_go(directory: PathBuf) -> Result<(), TaskError> {
     if !findings.is_empty() {
         return Err(TaskError::Findings { check: "Go files that gofmt would change", findings });
     }
-    process::run(Command::new("go").args(["vet", "./..."]).current_dir(&directory))
+    process::run(go_command(house)?.args(["vet", "./..."]).current_dir(&directory))
 }

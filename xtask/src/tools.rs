@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 pub(crate) use self::cargo::{CARGO_DENY, CARGO_FUZZ, cargo_tool};
 pub(crate) use self::clients::{go_clients, python_clients, rust_clients};
-pub(crate) use self::go::go_program;
+pub(crate) use self::go::{go_command, go_program};
 pub(crate) use self::node::{KubernetesVersion, node_programs};
 use crate::failure::TaskError;
 use crate::house::House;

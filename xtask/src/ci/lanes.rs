@@ -1,4 +1,4 @@
-//! A whole run in two lanes, each stage a process of its own whose lines are shown together.
+//! A whole run in lanes side by side, each stage a process of its own whose lines are shown together.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,8 +18,23 @@ pub(super) enum Lane {
     /// What builds in the workspace's own directory, where cargo lets nobody else build, and
     /// what runs the programs from there.
     Workspace,
-    /// What builds elsewhere. It gives way: suites with clocks in them are in the other lane.
+    /// What builds elsewhere, and gives way: suites with clocks in them are in other lanes.
     Aside,
+    /// What builds elsewhere, too, and nobody waits for: it gives way to the image as well.
+    Late,
+    /// Suites that share nothing with others but the programs of the workspace as they are.
+    Alone,
+}
+
+impl Lane {
+    /// How far it gives way to others.
+    const fn niceness(self) -> Option<&'static str> {
+        match self {
+            Self::Workspace | Self::Alone => None,
+            Self::Aside => Some("10"),
+            Self::Late => Some("19"),
+        }
+    }
 }
 
 /// Runs all stages and returns how they ended, in their order.
@@ -29,7 +44,7 @@ pub(super) fn run(house: &House, stages: &[Stage]) -> Result<Vec<Outcome>, TaskE
     let schedule = Mutex::new(Schedule::new(stages));
     let ended = Condvar::new();
     let outcomes = Mutex::new(Vec::with_capacity(stages.len()));
-    let travel = |lane: Lane| {
+    let travel = &|lane: Lane| {
         while let Some(index) = next(&schedule, &ended, lane) {
             let stage = &stages[index];
             let outcome = runner.run(stage, lane);
@@ -44,7 +59,9 @@ pub(super) fn run(house: &House, stages: &[Stage]) -> Result<Vec<Outcome>, TaskE
         }
     };
     thread::scope(|scope| {
-        scope.spawn(|| travel(Lane::Aside));
+        for lane in [Lane::Aside, Lane::Late, Lane::Alone] {
+            scope.spawn(move || travel(lane));
+        }
         travel(Lane::Workspace);
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +87,7 @@ fn next(schedule: &Mutex<Schedule>, ended: &Condvar, lane: Lane) -> Option<usize
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Stage(usize),
-    /// All that is left waits for the other lane.
+    /// All that is left waits for other lanes.
     Wait,
     Over,
 }
@@ -79,7 +96,7 @@ enum Turn {
 #[derive(Debug)]
 struct Schedule {
     /// In the order of the stages.
-    waiting: Vec<(usize, Lane, Option<usize>)>,
+    waiting: Vec<(usize, Lane, Vec<usize>)>,
     ended: BTreeSet<usize>,
 }
 
@@ -90,15 +107,18 @@ impl Schedule {
         let waiting = stages
             .iter()
             .enumerate()
-            .map(|(index, stage)| (index, stage.lane, stage.after.and_then(place)))
+            .map(|(index, stage)| {
+                let after = stage.after.iter().filter_map(|name| place(name)).collect();
+                (index, stage.lane, after)
+            })
             .collect();
         Self { waiting, ended: BTreeSet::new() }
     }
 
     fn begin(&mut self, lane: Lane) -> Turn {
-        let mine = |(_, of, _): &(usize, Lane, Option<usize>)| *of == lane;
+        let mine = |(_, of, _): &(usize, Lane, Vec<usize>)| *of == lane;
         let ready = self.waiting.iter().position(|entry| {
-            mine(entry) && entry.2.is_none_or(|needed| self.ended.contains(&needed))
+            mine(entry) && entry.2.iter().all(|needed| self.ended.contains(needed))
         });
         match ready {
             Some(place) => Turn::Stage(self.waiting.remove(place).0),
@@ -162,11 +182,11 @@ impl Runner {
     }
 
     fn command(&self, lane: Lane) -> Command {
-        if lane == Lane::Workspace || !self.gives_way {
+        let Some(niceness) = lane.niceness().filter(|_| self.gives_way) else {
             return Command::new(&self.program);
-        }
+        };
         let mut command = Command::new("nice");
-        command.args(["-n", "10"]).arg(&self.program);
+        command.args(["-n", niceness]).arg(&self.program);
         command
     }
 
@@ -197,6 +217,7 @@ mod tests {
     use super::*;
 
     fn stage(name: &str, lane: Lane, after: Option<&'static str>) -> Stage {
+        let after = after.into_iter().collect();
         Stage { name: name.to_owned(), lane, after, run: Box::new(|_| Ok(Tally::ONE)) }
     }
 
@@ -211,6 +232,7 @@ mod tests {
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(0));
         assert_eq!(schedule.begin(Lane::Aside), Turn::Stage(1));
         assert_eq!(schedule.begin(Lane::Aside), Turn::Over);
+        assert_eq!(schedule.begin(Lane::Alone), Turn::Over);
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(2));
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Over);
     }

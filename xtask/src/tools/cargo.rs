@@ -23,8 +23,11 @@ pub(crate) fn cargo_tool(house: &House, tool: CargoTool) -> Result<PathBuf, Task
     let place = house.tool(tool.name, tool.version);
     in_place(&place, |root| {
         let mut command = house.cargo();
-        // They run for seconds, and a released build of them takes minutes.
+        // They run for seconds, and a released build of them takes minutes. In a directory of their
+        // own they wait for nobody who builds in the workspace's.
+        command.env("CARGO_PROFILE_DEV_DEBUG", "false");
         command.args(["install", tool.name, "--debug", "--version", tool.version, "--locked"]);
+        command.arg("--target-dir").arg(house.target().join("tools"));
         command.arg("--root");
         command.arg(root);
         process::run(&mut command)

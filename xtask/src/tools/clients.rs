@@ -9,6 +9,7 @@ use super::cache::{Fingerprint, file_error, make_directory, remove};
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process;
+use crate::satellites;
 
 /// The directory of the Go programs of `conformance/go`.
 pub(crate) fn go_clients(house: &House) -> Result<PathBuf, TaskError> {
@@ -31,8 +32,8 @@ pub(super) fn install_go(house: &House) -> Result<Installed, TaskError> {
     let version = Fingerprint::new().with_files(&[module.join("go.sum")])?.name();
     let place = house.tool("go-clients", &version);
     make_directory(&place)?;
-    let mut command = super::go::command(house)?;
-    command.current_dir(&module).args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]);
+    let mut command = super::go::go_command(house)?;
+    command.current_dir(&module).args(["build", "-ldflags", "-s -w", "-o"]);
     command.arg(&place).arg("./...");
     process::run(&mut command)?;
     Ok(Installed { version, path: place })
@@ -67,7 +68,7 @@ pub(super) fn install_python(house: &House) -> Result<Installed, TaskError> {
 
 pub(super) fn install_rust(house: &House) -> Result<Installed, TaskError> {
     let workspace = house.root().join("conformance").join("rust");
-    let target = house.target().join("conformance-rust");
+    let target = satellites::target(house);
     let mut command = house.cargo_in(&workspace);
     command.args(["build", "--locked", "--target-dir"]).arg(&target);
     process::run(&mut command)?;

@@ -157,9 +157,8 @@ pub(super) fn install(house: &House, recipe: &Recipe) -> Result<Installed, TaskE
     let place = house.tool(recipe.name, &format!("{version}-{}", pins.name()));
     in_place(&place, |half| {
         recipe.programs.iter().try_for_each(|(program, package)| {
-            let mut build = command(house)?;
-            build.current_dir(&directory).env("CGO_ENABLED", "0");
-            build.args(["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags"]);
+            let mut build = go_command(house)?;
+            build.current_dir(&directory).args(["build", "-ldflags"]);
             build.arg(linker_flags(recipe.stamps, version));
             build.arg("-o").arg(half.join(program)).arg(package);
             process::run(&mut build)
@@ -182,8 +181,9 @@ pub(super) fn recipe(name: &'static str) -> Result<&'static Recipe, TaskError> {
     })
 }
 
-/// A Go command that works the same on every machine.
-pub(super) fn command(house: &House) -> Result<Command, TaskError> {
+/// A Go command that works the same on every machine, and takes from Go's cache what another one with
+/// the same flags has compiled.
+pub(crate) fn go_command(house: &House) -> Result<Command, TaskError> {
     if !house.has_program("go") {
         return Err(TaskError::Missing {
             program: "Go",
@@ -191,9 +191,12 @@ pub(super) fn command(house: &House) -> Result<Command, TaskError> {
         });
     }
     let mut command = Command::new("go");
-    command.env("GOWORK", "off");
+    command.env("GOWORK", "off").env("CGO_ENABLED", "0").env("GOFLAGS", BUILD_FLAGS);
     Ok(command)
 }
+
+/// What is compiled otherwise is compiled anew. The linker drops what debuggers read: nobody writes it.
+const BUILD_FLAGS: &str = "-mod=readonly -trimpath -buildvcs=false -gcflags=all=-dwarf=false";
 
 fn directory(house: &House, recipe: &Recipe) -> PathBuf {
     house.root().join("conformance").join("tools").join(recipe.name)
