@@ -28,6 +28,7 @@ fn metrics() -> Vec<Metric> {
     vec![
         beside("converge_rate", Goal::AtLeastOfPeer(0.8)),
         beside("converge_time", Goal::AtMostOfPeer { factor: 1.25, limit: None }),
+        alone("longest_pause", Goal::None),
         alone("converge_refused", Goal::AtMost(0.0)),
         beside("writes_per_cluster", Goal::None),
         alone("requests_per_cluster", Goal::None),

@@ -51,7 +51,9 @@ pub(super) struct Tally {
     refused: u64,
     writes: u64,
     lease_writes: u64,
+    first_write: Option<Timestamp>,
     last_write: Option<Timestamp>,
+    longest_pause: Duration,
     writing: Duration,
 }
 
@@ -126,7 +128,7 @@ impl Tally {
                 self.lease_writes += 1;
             } else {
                 self.writes += 1;
-                self.last_write = self.last_write.max(Some(line.stage_timestamp));
+                self.take_write(line.stage_timestamp);
                 let took = line.stage_timestamp.duration_since(line.request_received_timestamp);
                 self.writing += Duration::try_from(took).unwrap_or_default();
             }
@@ -134,8 +136,21 @@ impl Tally {
         *self.by_verb.entry((line.verb.clone(), resource)).or_default() += 1;
     }
 
+    /// A write that was answered then. They come nearly in the order of their answers.
+    fn take_write(&mut self, answered: Timestamp) {
+        let pause = self.last_write.map(|last| answered.duration_since(last));
+        let pause = pause.and_then(|pause| Duration::try_from(pause).ok());
+        self.longest_pause = self.longest_pause.max(pause.unwrap_or_default());
+        self.first_write = self.first_write.or(Some(answered));
+        self.last_write = self.last_write.max(Some(answered));
+    }
+
     /// Adds what was asked later.
     pub(super) fn add(&mut self, later: Self) {
+        if let Some(first) = later.first_write {
+            self.take_write(first);
+        }
+        self.longest_pause = self.longest_pause.max(later.longest_pause);
         for (what, count) in later.by_verb {
             *self.by_verb.entry(what).or_default() += count;
         }
@@ -170,6 +185,11 @@ impl Tally {
     /// When the last write that is none of a lease was answered.
     pub(super) const fn last_write(&self) -> Option<Timestamp> {
         self.last_write
+    }
+
+    /// The longest time between two writes of which neither is one of a lease.
+    pub(super) const fn longest_pause(&self) -> Duration {
+        self.longest_pause
     }
 
     /// How long the writes took together, from the server's view.

@@ -109,10 +109,11 @@ impl Run {
         self.stage.audit.read()?;
         let begin = self.clock.now();
         let mut operator = self.stage.start_operator()?;
-        let asked = self.until_settled(&mut operator).await?;
+        let asked = self.until_settled(&mut operator, self.scale.clusters).await?;
         let took = seconds(begin, &asked)?;
         self.sheet.ours("converge_rate", "writes/s", float(asked.writes()) / took);
         self.sheet.ours("converge_time", "s", took);
+        self.sheet.ours("longest_pause", "s", asked.longest_pause().as_secs_f64());
         let clusters = float(self.scale.clusters);
         self.sheet.ours("writes_per_cluster", "writes", float(asked.writes()) / clusters);
         self.sheet.ours("requests_per_cluster", "requests", float(asked.requests()) / clusters);
@@ -127,15 +128,9 @@ impl Run {
     /// What is asked though nothing changes.
     async fn settled(&mut self, operator: &mut OperatorProcess) -> Result<(), Failed> {
         let before = Holdings::fetch(&self.stage.client).await?;
-        let objects = self.script.objects();
-        if before.len() != (objects + 1) * self.scale.clusters {
-            let found = before.len();
-            return Err(format!(
-                "{found} objects, and there should be {objects} and a \
-                                HostedCluster for each of {}",
-                self.scale.clusters
-            )
-            .into());
+        let (found, all) = (before.len(), self.objects_of(self.scale.clusters));
+        if found != all {
+            return Err(format!("{found} objects, and there should be {all}").into());
         }
         self.stage.audit.read()?;
         let begin = self.clock.monotonic();
@@ -166,7 +161,7 @@ impl Run {
         let begin = self.clock.now();
         let parameters = PatchParams::default();
         self.stage.clusters().patch(&name, &parameters, &Patch::Merge(patch)).await?;
-        let asked = self.until_settled(operator).await?;
+        let asked = self.until_settled(operator, self.scale.clusters).await?;
         let took = seconds(begin, &asked)?;
         let changed = before.changed(&Holdings::fetch(&self.stage.client).await?);
         let room = fleet::room(number);
@@ -193,16 +188,50 @@ impl Run {
         let begin = self.clock.now();
         let numbers = self.scale.clusters..self.scale.clusters + more;
         self.stage.make_clusters(&self.fleet, numbers).await?;
-        let asked = self.until_settled(operator).await?;
+        let asked = self.until_settled(operator, self.scale.clusters + more).await?;
         // They are writes, too, at the same time.
         let writes = float(asked.writes()) + float(more);
         self.sheet.ours("arrival_rate", "writes/s", writes / seconds(begin, &asked)?);
         Ok(())
     }
 
-    /// Waits until something was written and then nothing for a while. Returns what was asked.
-    async fn until_settled(&mut self, operator: &mut OperatorProcess) -> Result<Tally, Failed> {
+    /// Waits until something was written, then nothing for a while, and so many clusters have
+    /// everything: a server that holds its breath is quiet, too. Returns what was asked.
+    async fn until_settled(
+        &mut self,
+        operator: &mut OperatorProcess,
+        clusters: usize,
+    ) -> Result<Tally, Failed> {
         let mut asked = Tally::default();
+        let all = self.objects_of(clusters);
+        for _ in 0..MOST_PAUSES {
+            self.until_quiet(operator, &mut asked).await?;
+            let has_all = Holdings::fetch(&self.stage.client).await?.len() >= all;
+            let meanwhile = self.stage.audit.read()?;
+            let is_quiet = meanwhile.writes() == 0;
+            asked.add(meanwhile);
+            if has_all && is_quiet {
+                return Ok(asked);
+            }
+        }
+        Err(format!(
+            "{MOST_PAUSES} times it was quiet for a while, and then there was more to write or \
+             some of {all} objects were missing"
+        )
+        .into())
+    }
+
+    /// How many objects so many clusters come to, their HostedClusters included.
+    fn objects_of(&self, clusters: usize) -> usize {
+        (self.script.objects() + 1) * clusters
+    }
+
+    /// Waits until something was written and then nothing for a while.
+    async fn until_quiet(
+        &mut self,
+        operator: &mut OperatorProcess,
+        asked: &mut Tally,
+    ) -> Result<(), Failed> {
         let mut quiet_since = self.clock.monotonic();
         self.until(operator, "all is settled", PATIENCE, |run| {
             let new = run.stage.audit.read()?;
@@ -214,8 +243,7 @@ impl Run {
             let quiet = now.saturating_sub(quiet_since);
             Ok(asked.writes() > 0 && quiet >= run.scale.quiet)
         })
-        .await?;
-        Ok(asked)
+        .await
     }
 
     async fn until(
@@ -265,6 +293,8 @@ pub(super) fn note(text: &str) {
 /// How many kinds an operator watches.
 const WATCHED: usize = 13;
 const PATIENCE: Duration = Duration::from_mins(30);
+/// How often everything may be quiet before all is made.
+const MOST_PAUSES: usize = 60;
 /// How often the audit log is read.
 const GLANCE: Duration = Duration::from_secs(1);
 /// How many objects are named that should not be.
