@@ -22,21 +22,30 @@ const SERVER_METADATA: [&str; 5] =
 /// SHA-256 of an object as the reference hashes it: JSON with sorted keys and Go's escapes, without
 /// what the API server writes, without status, and without the annotation that holds the hash.
 pub fn desired_state_hash(object: &Value) -> String {
-    let mut object = object.clone();
-    strip_server_fields(&mut object);
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        remove_entry(metadata, "annotations", DESIRED_STATE_HASH);
-    }
-    hex::encode(digest(&SHA256, go_json(&object).as_bytes()))
+    desired_state_hash_with(object, object.get("metadata").cloned())
 }
 
-/// Takes away what the API server writes, and status.
-pub(crate) fn strip_server_fields(object: &mut Value) {
-    let Some(object) = object.as_object_mut() else { return };
-    object.remove("status");
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+/// The hash that an object would have with other metadata. Nothing else of it is copied: every object
+/// of every cluster is hashed at each look.
+pub(crate) fn desired_state_hash_with(object: &Value, mut metadata: Option<Value>) -> String {
+    if let Some(metadata) = metadata.as_mut().and_then(Value::as_object_mut) {
         metadata.retain(|key, _| !SERVER_METADATA.contains(&key.as_str()));
+        remove_entry(metadata, "annotations", DESIRED_STATE_HASH);
     }
+    let mut text = String::new();
+    match object.as_object() {
+        Some(fields) => {
+            let metadata = metadata.as_ref();
+            let fields = fields.iter().filter_map(|(key, value)| match key.as_str() {
+                "status" => None,
+                "metadata" => metadata.map(|metadata| (key.as_str(), metadata)),
+                key => Some((key, value)),
+            });
+            write_go_map(fields.collect(), &mut text);
+        }
+        None => write_go_json(object, &mut text),
+    }
+    hex::encode(digest(&SHA256, text.as_bytes()))
 }
 
 /// Takes one entry out of a map in `parent`, and the map when nothing else is in it.
@@ -49,30 +58,10 @@ pub(crate) fn remove_entry(parent: &mut Map<String, Value>, map: &str, key: &str
 }
 
 /// JSON as Go's encoder writes it: compact, keys sorted, and with what HTML would read escaped.
-///
-/// Keys are sorted here, because the map behind [`Value`] keeps another order when a crate of the
-/// build asks for it.
-fn go_json(value: &Value) -> String {
-    let mut text = String::new();
-    write_go_json(value, &mut text);
-    text
-}
-
 fn write_go_json(value: &Value, text: &mut String) {
     match value {
         Value::Object(map) => {
-            let mut entries: Vec<_> = map.iter().collect();
-            entries.sort_unstable_by_key(|(key, _)| *key);
-            text.push('{');
-            for (index, (key, value)) in entries.into_iter().enumerate() {
-                if index > 0 {
-                    text.push(',');
-                }
-                write_go_string(key, text);
-                text.push(':');
-                write_go_json(value, text);
-            }
-            text.push('}');
+            write_go_map(map.iter().map(|(key, value)| (key.as_str(), value)).collect(), text);
         }
         Value::Array(items) => {
             text.push('[');
@@ -90,6 +79,22 @@ fn write_go_json(value: &Value, text: &mut String) {
     }
 }
 
+/// Keys are sorted here, because the map behind [`Value`] keeps another order when a crate of the
+/// build asks for it.
+fn write_go_map(mut entries: Vec<(&str, &Value)>, text: &mut String) {
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    text.push('{');
+    for (index, (key, value)) in entries.into_iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        write_go_string(key, text);
+        text.push(':');
+        write_go_json(value, text);
+    }
+    text.push('}');
+}
+
 /// A text as Go writes it in JSON.
 pub(crate) fn go_json_string(string: &str) -> String {
     let mut text = String::new();
@@ -98,8 +103,19 @@ pub(crate) fn go_json_string(string: &str) -> String {
 }
 
 fn write_go_string(string: &str, text: &mut String) {
+    if string.bytes().all(is_plain) {
+        text.push('"');
+        text.push_str(string);
+        text.push('"');
+        return;
+    }
     let quoted = Value::from(string).to_string();
     escape_html(&quoted, text);
+}
+
+/// Whether a byte stands for itself in JSON, in Go's as in any other.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&')
 }
 
 /// The escapes of Go's encoder, in a text that is JSON already.
@@ -135,14 +151,23 @@ pub fn config_hash<'a>(values: impl IntoIterator<Item = MountedValue<'a>>) -> St
         .into_iter()
         .map(|value| match value {
             MountedValue::Text(text) => fnv1a(text.as_bytes()),
-            MountedValue::Bytes(bytes) => {
-                let numbers: Vec<_> = bytes.iter().map(ToString::to_string).collect();
-                fnv1a(format!("[{}]", numbers.join(" ")).as_bytes())
-            }
+            MountedValue::Bytes(bytes) => fnv1a(as_go_prints(bytes).as_bytes()),
         })
         .collect();
     hashes.sort_unstable();
     hashes.concat()
+}
+
+fn as_go_prints(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 + bytes.len() * "255 ".len());
+    text.push('[');
+    for (index, byte) in bytes.iter().enumerate() {
+        let blank = if index > 0 { " " } else { "" };
+        // Writing to a string cannot fail.
+        drop(write!(text, "{blank}{byte}"));
+    }
+    text.push(']');
+    text
 }
 
 /// FNV-1a with 32 bits, as eight hexadecimal digits.

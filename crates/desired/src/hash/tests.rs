@@ -16,7 +16,9 @@ fn class(extra: &str) -> Value {
 fn what_html_reads_is_escaped_as_go_escapes_it() {
     let object = json!({"b": "<a href=\"x\">&\u{2028}\u{2029}\n\t\u{1}é", "a": [1, true, null]});
     let expected = "{\"a\":[1,true,null],\"b\":\"\\u003ca href=\\\"x\\\"\\u003e\\u0026\\u2028\\u2029\\n\\t\\u0001é\"}";
-    assert_eq!(go_json(&object), expected);
+    let mut text = String::new();
+    write_go_json(&object, &mut text);
+    assert_eq!(text, expected);
 }
 
 /// A class of an earlier fixture, whose object had no name.

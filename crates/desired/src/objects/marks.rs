@@ -6,7 +6,7 @@
 use lanyard_api::HostedCluster;
 use serde_json::{Map, Value, json};
 
-use crate::hash::{DESIRED_STATE_HASH, desired_state_hash, fnv1a, remove_entry};
+use crate::hash::{DESIRED_STATE_HASH, desired_state_hash_with, fnv1a, remove_entry};
 use crate::hosted_cluster::ValidatedHostedCluster;
 
 /// Label: who manages an object.
@@ -39,12 +39,17 @@ pub fn is_ours(object: &Value, cluster_label: &str) -> bool {
 /// The object without our marks: what the reference would have rendered.
 pub fn reference_shape(object: &Value) -> Value {
     let mut shape = object.clone();
-    if let Some(metadata) = shape.get_mut("metadata").and_then(Value::as_object_mut) {
-        remove_entry(metadata, "labels", MANAGED_BY_LABEL);
-        remove_entry(metadata, "labels", CLUSTER_LABEL);
-        remove_entry(metadata, "annotations", HostedCluster::CLUSTER_ANNOTATION);
+    if let Some(metadata) = shape.get_mut("metadata") {
+        take_marks(metadata);
     }
     shape
+}
+
+fn take_marks(metadata: &mut Value) {
+    let Some(metadata) = metadata.as_object_mut() else { return };
+    remove_entry(metadata, "labels", MANAGED_BY_LABEL);
+    remove_entry(metadata, "labels", CLUSTER_LABEL);
+    remove_entry(metadata, "annotations", HostedCluster::CLUSTER_ANNOTATION);
 }
 
 /// Adds the labels and the way back to the cluster.
@@ -56,9 +61,11 @@ pub(super) fn mark(object: &mut Value, cluster: &ValidatedHostedCluster) {
     put(object, "annotations", HostedCluster::CLUSTER_ANNOTATION, &cluster.reference());
 }
 
-/// Adds the hash of the reference's shape.
+/// Adds the hash of the [`reference_shape`].
 pub(crate) fn stamp(object: &mut Value) {
-    let hash = desired_state_hash(&reference_shape(object));
+    let mut metadata = object.get("metadata").cloned();
+    metadata.iter_mut().for_each(take_marks);
+    let hash = desired_state_hash_with(object, metadata);
     put(object, "annotations", DESIRED_STATE_HASH, &hash);
 }
 
