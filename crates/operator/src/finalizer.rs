@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::PatchParams;
+use kube::api::{DynamicObject, PatchParams};
 use lanyard_desired::Writer;
 use serde_json::{Value, json};
 
@@ -44,7 +44,8 @@ pub(crate) async fn add(
     if let Some(until) = context.held_until(&observed.key, Subject::Finalizer, 0) {
         return Ok(Added::Held(until));
     }
-    apply(context, observed, fence, json!([FINALIZER])).await?;
+    let answer = apply(context, observed, fence, json!([FINALIZER])).await?;
+    context.stores.held(&observed.key, answer, FINALIZER);
     let told = || Subject::Finalizer.told(&observed.key);
     context.wrote(&observed.key, Subject::Finalizer, 0, told);
     Ok(Added::Now)
@@ -56,7 +57,11 @@ pub(crate) async fn remove(
     observed: &Observed,
     fence: &Fence,
 ) -> Result<(), WriteError> {
-    if is_held(observed) { apply(context, observed, fence, json!([])).await } else { Ok(()) }
+    if is_held(observed) {
+        apply(context, observed, fence, json!([])).await.map(drop)
+    } else {
+        Ok(())
+    }
 }
 
 /// Applies the list of our finalizers.
@@ -65,9 +70,9 @@ async fn apply(
     observed: &Observed,
     fence: &Fence,
     finalizers: Value,
-) -> Result<(), WriteError> {
+) -> Result<DynamicObject, WriteError> {
     let parameters = PatchParams::apply(Writer::HostedCluster.field_manager());
     let action = format!("apply the finalizer of HostedCluster {}", observed.key);
     let fields = Fields::Finalizers(finalizers);
-    hosted_cluster::apply(context, observed, fence, &parameters, fields, &action).await.map(drop)
+    hosted_cluster::apply(context, observed, fence, &parameters, fields, &action).await
 }

@@ -53,7 +53,7 @@ pub(crate) async fn reconcile(
         }
         Judgement::Usable(usable) => {
             let made = make(context, &observed, usable, applier).await;
-            if made.as_ref().is_ok_and(|made| made.is_first) {
+            if made.as_ref().is_ok_and(|made| made.goes_on) {
                 // All that there is to tell yet is how much is missing.
                 return Ok(Again::Now);
             }
@@ -87,8 +87,8 @@ struct Made {
     has_written: bool,
     /// When what is contested may be written again, by the monotonic clock.
     held: Option<Duration>,
-    /// There is a control plane now, and everything else can follow.
-    is_first: bool,
+    /// What everything else waited for is there now: there is more to do at once.
+    goes_on: bool,
     /// Why nothing was made, though the cluster by itself can be used.
     lost: Option<Problems>,
     /// The API servers are waited for: nobody tells when they have rolled.
@@ -124,7 +124,7 @@ async fn make(
         ControlFlow::Break(made) => return Ok(made),
     };
     let made = make_objects(context, observed, usable, applier, &ground).await;
-    if !made.is_first {
+    if !made.goes_on {
         return Ok(made);
     }
     // The control plane owns everything else, and another look would come after those of all clusters
@@ -156,8 +156,10 @@ async fn prepare(
         claim::create_namespace(observed, applier).await?;
     }
     if added == Added::Now && encryption_key::is_unrecorded(context, usable) {
-        // The record goes on from a version that the watch has yet to tell.
-        return Ok(ControlFlow::Break(Made::default()));
+        // The record goes on from another version than was looked at: from the one that the answer
+        // told, or from what the watch has yet to tell.
+        let is_known = observe(context, &observed.key).is_some_and(|it| finalizer::is_held(&it));
+        return Ok(ControlFlow::Break(Made { goes_on: is_known, ..Made::default() }));
     }
     if let Added::Held(until) = added {
         ground.held = Some(until);
@@ -224,14 +226,13 @@ async fn make_objects(
             Err(ReconcileError::NotLeader | ReconcileError::Panicked) => is_cut_short = true,
         }
     }
-    let is_first =
-        has_owner && observed.owner.uid().is_none() && errors.is_empty() && !is_cut_short;
+    let goes_on = has_owner && observed.owner.uid().is_none() && errors.is_empty() && !is_cut_short;
     let error = if is_cut_short {
         Some(ReconcileError::NotLeader)
     } else {
         (!errors.is_empty()).then_some(ReconcileError::Calls(errors))
     };
-    Made { left, error, has_written, held, is_first, awaits_rollout, lost: None }
+    Made { left, error, has_written, held, goes_on, awaits_rollout, lost: None }
 }
 
 /// What stays different, or does not stay as it is made, because of others.

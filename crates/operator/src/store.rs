@@ -184,6 +184,13 @@ impl Stores {
         }
     }
 
+    /// Takes in what the answer told when this finalizer was added.
+    pub(crate) fn held(&self, key: &ClusterKey, object: DynamicObject, finalizer: &str) {
+        if let Some(cluster) = self.inner.lock().clusters.get_mut(key) {
+            cluster.held(object, finalizer, self.conditions);
+        }
+    }
+
     /// The HostedCluster.
     pub(crate) fn cluster(&self, key: &ClusterKey) -> Option<Cluster> {
         self.inner.lock().clusters.get(key).cloned()

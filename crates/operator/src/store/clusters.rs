@@ -14,7 +14,7 @@ use crate::queue::Wake;
 /// A HostedCluster, as far as it matters here.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cluster {
-    /// Without what others tell about it.
+    /// Without what others tell about it, and without finalizers.
     content: Box<[u8]>,
     /// The conditions that are ours.
     pub(crate) conditions: Vec<Condition>,
@@ -53,7 +53,7 @@ impl Cluster {
         let annotations = metadata.annotations.as_ref();
         let forced = annotations.and_then(|all| all.get(FORCE_ANNOTATION));
         let is_end_forced = forced.is_some_and(|value| value == "true");
-        let finalizers = metadata.finalizers.clone().unwrap_or_default();
+        let finalizers = metadata.finalizers.take().unwrap_or_default();
         let conditions = conditions_of(&object.data, ours);
         if let Some(data) = object.data.as_object_mut() {
             let status = data.remove("status").unwrap_or_default();
@@ -105,10 +105,27 @@ impl Cluster {
         }
     }
 
+    /// Takes in what the answer told when this finalizer was added, unless somebody changed something
+    /// else meanwhile: that comes with the watch, as news.
+    pub(crate) fn held(&mut self, answer: DynamicObject, finalizer: &str, ours: &[&str]) {
+        let answer = Self::of(answer, ours);
+        let others = |it: &&String| *it != finalizer;
+        let is_alone = answer.content == self.content
+            && answer.is_deleting == self.is_deleting
+            && answer.conditions == self.conditions
+            && answer.finalizers.iter().filter(others).eq(self.finalizers.iter().filter(others));
+        if is_alone && !answer.is_behind(self) {
+            *self = answer;
+        }
+    }
+
     /// What this means for a cluster that was known like that.
     pub(crate) fn news(&self, before: Option<&Self>) -> Option<Wake> {
         let Some(before) = before else { return Some(Wake::Wish) };
-        if self.content != before.content || self.is_deleting != before.is_deleting {
+        let is_wished_anew = self.content != before.content
+            || self.finalizers != before.finalizers
+            || self.is_deleting != before.is_deleting;
+        if is_wished_anew {
             return Some(Wake::Wish);
         }
         (self.conditions != before.conditions).then_some(Wake::Surroundings)
@@ -183,6 +200,46 @@ mod tests {
         for (version, key, expected) in [("2", "a", "2"), ("3", "b", "2"), ("4", "a", "4")] {
             known.written(answer(version, key), &["Ours"]);
             assert_eq!((&*known.version, &*known.content_version), (version, expected));
+        }
+    }
+
+    #[test]
+    fn a_finalizer_of_ours_is_no_news_to_the_watch_unless_somebody_else_changed_something_too() {
+        let answer = |change: &dyn Fn(&mut Value)| {
+            let mut object = json!({
+                "apiVersion": HostedCluster::API_VERSION,
+                "kind": HostedCluster::KIND,
+                "metadata": {"name": "harbour", "namespace": "clusters", "resourceVersion": "2",
+                    "finalizers": ["theirs/one", "ours/one"]},
+                "spec": {"infraID": "harbour-1"},
+            });
+            change(&mut object);
+            serde_json::from_value::<DynamicObject>(object).unwrap()
+        };
+        let known = || {
+            Cluster::of(
+                answer(&|it| {
+                    it["metadata"]["resourceVersion"] = json!("1");
+                    it["metadata"]["finalizers"] = json!(["theirs/one"]);
+                }),
+                &[],
+            )
+        };
+        let cases: [(&dyn Fn(&mut Value), bool); 5] = [
+            (&|_| (), true),
+            (&|it| it["spec"]["infraID"] = json!("other"), false),
+            (&|it| it["metadata"]["finalizers"] = json!(["ours/one"]), false),
+            (&|it| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"), false),
+            (&|it| it["metadata"]["resourceVersion"] = json!("0"), false),
+        ];
+        for (change, is_taken_in) in cases {
+            let mut cluster = known();
+            cluster.held(answer(change), "ours/one", &[]);
+            let told = Cluster::of(answer(change), &[]);
+            assert_eq!(told.news(Some(&cluster)).is_none(), is_taken_in, "{told:?}");
+            let version = if is_taken_in { "2" } else { "1" };
+            assert_eq!(cluster.content_version, version);
+            assert_eq!(cluster.finalizers.len(), if is_taken_in { 2 } else { 1 });
         }
     }
 
