@@ -40,7 +40,9 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         Command::Identities(args) => block_on(identities::run(args, environment)),
         Command::Kms(args) => block_on_threads(KMS_THREADS, kms::run(args, environment)),
         Command::Canary(args) => block_on_one_thread(canary::run(*args, environment)),
-        Command::Operator(args) => block_on(operator::run(args, environment)),
+        Command::Operator(args) => {
+            block_on_threads(OPERATOR_THREADS, operator::run(args, environment))
+        }
         Command::Node(args) => block_on_threads(NODE_THREADS, node::run(args, environment)),
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
@@ -71,6 +73,10 @@ fn block_on_threads(most: usize, work: impl Future<Output = CommandResult>) -> C
 
 /// The node plugin waits for others almost always, and each thread costs memory on every node.
 const NODE_THREADS: usize = 4;
+
+/// The operator waits for the API server almost always. A second thread made it slower: they wait for
+/// each other at the one heap, and the API server for a processor.
+const OPERATOR_THREADS: usize = 1;
 
 /// The KMS plugin waits for the vault almost always.
 const KMS_THREADS: usize = 2;
