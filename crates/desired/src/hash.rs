@@ -164,7 +164,7 @@ fn as_go_prints(bytes: &[u8]) -> String {
     for (index, byte) in bytes.iter().enumerate() {
         let blank = if index > 0 { " " } else { "" };
         // Writing to a string cannot fail.
-        drop(write!(text, "{blank}{byte}"));
+        write!(text, "{blank}{byte}").unwrap_or_default();
     }
     text.push(']');
     text
