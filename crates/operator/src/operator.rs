@@ -245,6 +245,9 @@ impl Operator {
     async fn work(&self, end: impl Future<Output = ()>) {
         let mut end = std::pin::pin!(end);
         loop {
+            // A look at what is settled waits for nothing, and a thousand of them would keep the
+            // watches and the lease from the thread.
+            tokio::task::yield_now().await;
             let (key, turn) = tokio::select! {
                 biased;
                 () = &mut end => return,

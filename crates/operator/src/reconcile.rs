@@ -128,8 +128,9 @@ async fn make(
         return Ok(made);
     }
     // The control plane owns everything else, and another look would come after those of all clusters
-    // that wait.
-    let same = |it: &Observed| it.cluster.uid == observed.cluster.uid && !it.cluster.is_deleting;
+    // that wait. What is wished anew meanwhile takes a look from the beginning: its keys come first.
+    let same =
+        |it: &Observed| it.cluster.is_wished_like(&observed.cluster) && !it.cluster.is_deleting;
     let Some(observed) = observe(context, &observed.key).filter(same) else { return Ok(made) };
     match judge(&observed, &context.settings) {
         Judgement::Usable(usable) if usable.pause == Pause::None => {

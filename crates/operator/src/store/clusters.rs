@@ -87,6 +87,11 @@ impl Cluster {
         })
     }
 
+    /// Whether this is the same HostedCluster, which asks for the same.
+    pub(crate) fn is_wished_like(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.content == other.content
+    }
+
     /// Whether an answer to a write told more of this cluster already.
     pub(crate) fn is_behind(&self, known: &Self) -> bool {
         self.uid == known.uid && is_older(&self.version, &known.version)
@@ -240,6 +245,7 @@ mod tests {
             let version = if is_taken_in { "2" } else { "1" };
             assert_eq!(cluster.content_version, version);
             assert_eq!(cluster.finalizers.len(), if is_taken_in { 2 } else { 1 });
+            assert!(cluster.is_wished_like(&known()), "a finalizer is no wish");
         }
     }
 
