@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_finalizer_of_ours_is_no_news_to_the_watch_unless_somebody_else_changed_something_too() {
-        let answer = |change: &dyn Fn(&mut Value)| {
+        type Change = dyn Fn(&mut Value);
+        let answer = |change: &Change| {
             let mut object = json!({
                 "apiVersion": HostedCluster::API_VERSION,
                 "kind": HostedCluster::KIND,
@@ -230,7 +231,7 @@ mod tests {
                 &[],
             )
         };
-        let cases: [(&dyn Fn(&mut Value), bool); 5] = [
+        let cases: [(&Change, bool); 5] = [
             (&|_| (), true),
             (&|it| it["spec"]["infraID"] = json!("other"), false),
             (&|it| it["metadata"]["finalizers"] = json!(["ours/one"]), false),
