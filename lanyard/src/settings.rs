@@ -13,10 +13,6 @@ pub(crate) struct Environment {
     /// `XDG_RUNTIME_DIR`: where a running local Azure leaves its address.
     #[cfg(feature = "emulator")]
     pub(crate) runtime_directory: Option<PathBuf>,
-    /// `KUBEBUILDER_ASSETS`, `PATH`, and the tool cache (`XDG_CACHE_HOME`, or `~/.cache`): where
-    /// etcd and kube-apiserver may be.
-    #[cfg(feature = "emulator")]
-    pub(crate) programs: lanyard_up::ProgramPlaces,
     /// `SSL_CERT_FILE`: the trusted authorities, in the place of the system's.
     pub(crate) ssl_cert_file: Option<PathBuf>,
     /// `KUBERNETES_SERVICE_HOST`: the Kubernetes API, in a pod.
@@ -66,8 +62,6 @@ impl Environment {
             no_proxy: either("NO_PROXY", "no_proxy"),
             #[cfg(feature = "emulator")]
             runtime_directory: text("XDG_RUNTIME_DIR").map(PathBuf::from),
-            #[cfg(feature = "emulator")]
-            programs: program_places(text("KUBEBUILDER_ASSETS"), text("XDG_CACHE_HOME")),
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
             kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),
@@ -86,17 +80,6 @@ impl Environment {
             #[cfg(feature = "emulator")]
             no_color: text("NO_COLOR").is_some(),
         }
-    }
-}
-
-#[cfg(feature = "emulator")]
-fn program_places(assets: Option<String>, cache: Option<String>) -> lanyard_up::ProgramPlaces {
-    let cache = cache.map(PathBuf::from);
-    let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
-    lanyard_up::ProgramPlaces {
-        assets: assets.map(PathBuf::from),
-        path: std::env::var_os("PATH"),
-        tools: cache.map(|cache| cache.join("lanyard").join("tools")),
     }
 }
 

@@ -8,8 +8,8 @@
 //! caller that was killed: processes are recorded with their start times and marked in their
 //! environment, and mounts, control groups and leftovers are found by the directory.
 //!
-//! [`ControlPlane`] is less: etcd and API server alone, for suites that need no node. It is that of
-//! `lanyard-apiserver`, as `lanyard up --kubernetes` starts it.
+//! [`ControlPlane`], of `lanyard-apiserver`, is less: etcd and API server alone, for suites that need
+//! no node.
 //!
 //! ```no_run
 //! use lanyard_clock::SystemClock;

@@ -1,10 +1,10 @@
-//! The end that all roads lead to: the local Azure, and the way to it.
+//! The local Azure of a run, and the clients that reach it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use azure_core::http::Transport as SdkTransport;
-use lanyard_azure::{BreakerPolicy, RetryPolicy, Transport, TransportError, TransportSettings};
+use lanyard_azure::{Transport, TransportSettings};
 use lanyard_clock::SharedClock;
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
 use lanyard_desired::{ProofCalls, ValidatedHostedCluster, desired_proofs};
@@ -25,7 +25,6 @@ pub(crate) struct AzureEnd {
     pub(crate) transport: Transport,
     pub(crate) token_transport: TokenTransport,
     pub(crate) reader_client_id: ClientId,
-    way: TransportSettings,
     proofs: BTreeMap<Component, ProofCalls>,
 }
 
@@ -57,22 +56,8 @@ impl AzureEnd {
             transport,
             token_transport,
             reader_client_id,
-            way,
         };
         Ok((end, emulator))
-    }
-
-    /// A transport of its own, with another retry than the usual one.
-    pub(crate) fn transport_with(&self, retry: RetryPolicy) -> Result<Transport, TransportError> {
-        let settings = TransportSettings { retry, ..self.way.clone() };
-        Transport::new(&settings, Arc::clone(&self.clock))
-    }
-
-    /// A transport of its own with a breaker, as nodes have it.
-    pub(crate) fn transport_of_node(&self) -> Result<Transport, TransportError> {
-        let breaker = Some(BreakerPolicy::default());
-        let settings = TransportSettings { breaker, ..self.way.clone() };
-        Transport::new(&settings, Arc::clone(&self.clock))
     }
 
     /// How tokens are fetched through a transport; without one it is the way to IMDS, which never

@@ -5,17 +5,12 @@
 //! reader, vault, decoding, file, credential, Entra, one call that is granted and one that is
 //! refused. The objects come from memory, behind the seam that an API server fills in a cluster.
 //!
-//! A [`KubernetesRoad`] is the same by way of a real Kubernetes API: the operator makes the objects,
-//! the node plugin mounts them, canaries prove the identities, and what all of them tell there is the
-//! report.
-//!
 //! A rule found here has lost its home.
 
 mod azure_end;
-mod closed;
 mod control;
 mod hops;
-mod kubernetes;
+mod locked_directory;
 mod mounts;
 mod options;
 mod readers;
@@ -27,17 +22,10 @@ mod time;
 mod walk;
 mod world;
 
-pub use closed::Closed;
-pub use kubernetes::{
-    KubernetesOptions, KubernetesRoad, KubernetesRoadError, Launch, LaunchError, ProgramPlaces,
-    ReadCanary, ServerChoice,
-};
 pub use mounts::CloseError;
 pub use options::{Break, Options, ParseBreakError};
 pub use readers::Readers;
-pub use report::{
-    ComponentReport, Failure, HopReport, Report, RoadName, RotationReport, ServerFacts,
-};
+pub use report::{ComponentReport, Failure, HopReport, Report, RotationReport};
 pub use road::Road;
 pub use roadbed::RoadError;
 pub use world::world_plan;

@@ -6,11 +6,12 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use lanyard_apiserver::LockedDirectory;
 use lanyard_clock::SharedClock;
 use lanyard_node::{Mount, MountError, PublishError, Volume};
 use lanyard_vocabulary::Consumer;
 use parking_lot::Mutex;
+
+use crate::locked_directory::LockedDirectory;
 
 /// Where the road mounts its volumes. Whatever becomes of a volume's owner, what was mounted here
 /// is unmounted when this ends: a mount outlives the process, and it holds a private key.

@@ -10,42 +10,12 @@ use crate::control::ControlError;
 /// The whole report; its JSON form is the output of `lanyard up --output json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// Which road was taken.
-    pub road: RoadName,
-    /// The Kubernetes API on the road, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub server: Option<ServerFacts>,
     /// One entry per component of the HostedCluster, in the order of the API.
     pub components: Vec<ComponentReport>,
     /// One entry per rotated component; empty when nothing was rotated.
     pub rotation: Vec<RotationReport>,
     /// Whether every hop of every component is good, and every rotated key in use.
     pub ok: bool,
-}
-
-/// Which road was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RoadName {
-    /// Objects in memory, behind the seam that a Kubernetes API fills in a cluster.
-    Memory,
-    /// Objects of a Kubernetes API, with the operator, the node plugin and the canaries.
-    Kubernetes,
-}
-
-/// The Kubernetes API on the road.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ServerFacts {
-    /// Where it answers.
-    pub url: String,
-    /// Its version, such as `v1.36.3`.
-    pub version: String,
-    /// Whether it was started for this road, and ends with it.
-    pub own: bool,
-    /// The name of our node.
-    pub node: String,
-    /// The HostedCluster, as `namespace/name`.
-    pub hosted_cluster: String,
 }
 
 /// One component's way.
@@ -64,8 +34,7 @@ pub struct HopReport {
     pub name: Hop,
     /// Whether it was walked and is good.
     pub ok: bool,
-    /// How long it took, in milliseconds; 0 where it was not reached. On Kubernetes: how long after
-    /// the hop before it its success was seen on the API server; 0 where both were seen at once.
+    /// How long it took, in milliseconds; 0 where it was not reached.
     pub millis: f64,
     /// What was found, or what was tried and what came back.
     pub detail: String,
@@ -81,9 +50,8 @@ pub struct HopReport {
 pub struct RotationReport {
     /// The component.
     pub name: Component,
-    /// In milliseconds; nothing if the new key did not come into use. In memory: from the swap of
-    /// the file to the first token obtained with the new key. On Kubernetes: from the new
-    /// certificate in the vault until the canary's word on the API server that it proves with it.
+    /// Milliseconds from the swap of the file to the first token obtained with the new key; `None`
+    /// if the new key did not come into use.
     pub millis: Option<f64>,
     /// Why the new key is not in use, if it is not.
     #[serde(skip)]
@@ -118,11 +86,11 @@ impl From<&ControlError> for Failure {
 }
 
 impl Report {
-    /// Puts the parts together and judges them; a road in memory.
+    /// Combines the parts and computes `ok`.
     pub fn new(components: Vec<ComponentReport>, rotation: Vec<RotationReport>) -> Self {
         let ok = components.iter().all(ComponentReport::is_good)
             && rotation.iter().all(|rotated| rotated.failure.is_none());
-        Self { road: RoadName::Memory, server: None, components, rotation, ok }
+        Self { components, rotation, ok }
     }
 }
 
@@ -202,7 +170,6 @@ mod tests {
         let rotated = RotationReport { name: Component::Disk, millis: Some(12.5), failure: None };
         let report = Report::new(vec![component], vec![rotated]);
         let expected = serde_json::json!({
-            "road": "memory",
             "components": [{
                 "name": "disk",
                 "hops": [

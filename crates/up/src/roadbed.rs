@@ -18,7 +18,6 @@ use lanyard_node::{ClassSource, MemoryClasses};
 use lanyard_vocabulary::Cloud;
 
 use crate::azure_end::AzureEnd;
-use crate::kubernetes::KubernetesRoadError;
 use crate::mounts::{CloseError, RunDirectory};
 use crate::options::Options;
 
@@ -50,9 +49,6 @@ pub enum RoadError {
     /// A volume could not be taken away.
     #[error("a volume was left behind")]
     Volume(#[from] lanyard_node::PublishError),
-    /// The road by way of a Kubernetes API.
-    #[error(transparent)]
-    Kubernetes(#[from] KubernetesRoadError),
     /// The directory of the volumes could not be cleared.
     #[error("the directory of the volumes was not cleared")]
     Clear(#[from] CloseError),
@@ -64,7 +60,6 @@ impl RoadError {
         match self {
             Self::Cloud(_) => true,
             Self::Azure(error) => error.is_invalid_plan(),
-            Self::Kubernetes(error) => error.is_invalid_input(),
             _ => false,
         }
     }
@@ -83,7 +78,6 @@ impl RoadError {
             Self::Control(_) | Self::Reader(_) | Self::Vault(_) => {
                 "run again with --log debug and report what it says"
             }
-            Self::Kubernetes(error) => return error.hint(),
             Self::Volume(_) | Self::Clear(_) => "unmount it by hand: umount <directory>",
         };
         fixed.into()

@@ -4,18 +4,12 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "emulator")]
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "emulator")]
-use clap::Parser as _;
 use clap::ValueEnum;
 use lanyard_azure::TransportSettings;
-#[cfg(feature = "emulator")]
-use lanyard_canary::CanarySettings;
 use lanyard_canary::{Canary, CanaryMetrics, CanaryParts, PodAnnotation, Telling};
 use lanyard_clock::{SharedClock, SystemClock};
 use lanyard_credential::{TokenTransport, TokenTransportOptions};
@@ -24,8 +18,6 @@ use lanyard_telemetry::{
     BuildInfo, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness, Remarks,
     health_routes, metrics_routes,
 };
-#[cfg(feature = "emulator")]
-use lanyard_up::{Launch, LaunchError};
 use lanyard_vocabulary::{ArmResourceId, Cloud, Component, causes};
 
 use super::go_values::GoDuration;
@@ -165,22 +157,6 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
             Ok(Exit::Good)
         }
     }
-}
-
-/// What the arguments of a canary's container come to, with the variables of the container.
-#[cfg(feature = "emulator")]
-pub(crate) fn read_launch(launch: &Launch) -> Result<CanarySettings, LaunchError> {
-    #[derive(Debug, clap::Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
-    // The first argument is the name of the command, as it would be that of a program.
-    let line = Line::try_parse_from(&launch.arguments);
-    let line = line.map_err(|error| LaunchError { message: error.to_string() })?;
-    let variable = |name: &str| launch.variables.get(name).map(OsString::from);
-    settings::resolve(&line.args, variable)
-        .map_err(|error| LaunchError { message: error.to_string() })
 }
 
 fn parts(

@@ -76,6 +76,22 @@ fn arrows_up_and_sideways_are_found_in_tests_too() {
 }
 
 #[test]
+fn only_the_tests_of_the_node_may_use_the_kubelet_stand_in() {
+    let kubelet =
+        |kind| json!({ "name": "lanyard-kubelet", "kind": kind, "features": Vec::<String>::new() });
+    assert_eq!(arrow("lanyard-node", &kubelet(json!("dev"))), Vec::<String>::new());
+    for (from, kind) in [
+        ("lanyard-node", json!(null)),
+        ("lanyard-node", json!("build")),
+        ("lanyard-operator", json!("dev")),
+        ("lanyard-up", json!(null)),
+    ] {
+        let found = arrow(from, &kubelet(kind.clone()));
+        assert_eq!(found.len(), 1, "{from} as {kind}: {found:?}");
+    }
+}
+
+#[test]
 fn the_emulator_stands_alone() {
     for from in ["lanyard-keyvault", "lanyard-node", "lanyard-conformance"] {
         let found = arrow(from, &json!({ "name": "lanyard-emulator", "kind": "dev" }));

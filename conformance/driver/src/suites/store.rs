@@ -52,12 +52,6 @@ impl Store {
         STANDARD.decode(&pair.value).map_err(chain)
     }
 
-    /// Writes the bytes of a key.
-    pub(super) async fn write(&self, key: &str, value: &[u8]) -> Result<(), Failed> {
-        let body = json!({ "key": STANDARD.encode(key), "value": STANDARD.encode(value) });
-        self.ask("put", &body).await.map(drop)
-    }
-
     async fn ask(&self, call: &str, body: &Value) -> Result<String, Failed> {
         let url = format!("{}/v3/kv/{call}", self.url);
         let answer = self.client.post(url).body(body.to_string()).send().await.map_err(chain)?;

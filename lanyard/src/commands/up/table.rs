@@ -3,7 +3,7 @@
 
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
-use lanyard_up::{ComponentReport, Failure, HopReport, Readers, Report, RoadName, ServerFacts};
+use lanyard_up::{ComponentReport, Failure, HopReport, Readers, Report};
 use lanyard_vocabulary::{Component, Hop, Outcome};
 
 const GREEN: &str = "\x1b[32m";
@@ -17,7 +17,6 @@ pub(super) fn render(report: &Report, colour: bool) -> String {
     };
     let mut text = hops(report);
     text.push_str("\n\n");
-    text.push_str(&road(report));
     for component in report.components.iter().filter(|component| !component.is_good()) {
         text.push_str(&blame(component, |text| paint(text, RED)));
     }
@@ -36,19 +35,6 @@ pub(super) fn readers(readers: Readers) -> String {
     format!(
         "{} reader threads made {} reads during the rotation: {} torn, {} missing",
         readers.threads, readers.reads, readers.torn, readers.missing
-    )
-}
-
-/// Which road was taken, and what the figures mean on it.
-fn road(report: &Report) -> String {
-    let Some(server) = &report.server else {
-        return "road: in memory\n\n".to_owned();
-    };
-    let ServerFacts { url, version, own, node, hosted_cluster } = server;
-    let whose = if *own { "started for this road" } else { "of the kubeconfig" };
-    format!(
-        "road: Kubernetes {version} at {url}, {whose}; HostedCluster {hosted_cluster}, node {node}\n\
-         a hop's figure is how long after the hop before it its success was seen there\n\n"
     )
 }
 
@@ -85,13 +71,7 @@ fn blame(component: &ComponentReport, paint: impl Fn(&str) -> String) -> String 
 fn rotation(report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
-    let measured = match report.road {
-        RoadName::Memory => "ms from swap to first token with the new key",
-        RoadName::Kubernetes => {
-            "ms from new certificate to the canary's word that it proves with it"
-        }
-    };
-    table.set_header(["rotated component", measured]);
+    table.set_header(["rotated component", "ms from swap to first token with the new key"]);
     let mut failures = String::new();
     for rotated in &report.rotation {
         if let Some(failure) = &rotated.failure {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 /// when the process ends, however it ends: [`find_abandoned`] finds what a killed process left,
 /// and never mistakes a process that was given the same id for the one that is gone.
 #[derive(Debug)]
-pub struct LockedDirectory {
+pub(crate) struct LockedDirectory {
     /// Goes first: what is being removed is not abandoned.
     directory: TempDir,
     lock: File,
@@ -25,7 +25,7 @@ impl LockedDirectory {
     /// # Errors
     ///
     /// What the file system refused.
-    pub fn make_in(place: &Path, prefix: &str) -> io::Result<Self> {
+    pub(crate) fn make_in(place: &Path, prefix: &str) -> io::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix(prefix)
             .permissions(Permissions::from_mode(PRIVATE))
@@ -39,7 +39,7 @@ impl LockedDirectory {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
@@ -48,7 +48,7 @@ impl LockedDirectory {
     /// # Errors
     ///
     /// What could not be removed.
-    pub fn close(self) -> io::Result<()> {
+    pub(crate) fn close(self) -> io::Result<()> {
         self.directory.close()
     }
 
@@ -57,7 +57,7 @@ impl LockedDirectory {
     /// # Errors
     ///
     /// Where the system does not let go of it.
-    pub fn abandon(self) -> io::Result<PathBuf> {
+    pub(crate) fn abandon(self) -> io::Result<PathBuf> {
         self.lock.unlock()?;
         Ok(self.directory.keep())
     }
@@ -65,14 +65,14 @@ impl LockedDirectory {
 
 /// A [`LockedDirectory`] whose process is gone. Nobody else takes it for abandoned meanwhile.
 #[derive(Debug)]
-pub struct Abandoned {
+pub(crate) struct Abandoned {
     path: PathBuf,
     lock: File,
 }
 
 impl Abandoned {
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -81,7 +81,7 @@ impl Abandoned {
     /// # Errors
     ///
     /// What could not be removed.
-    pub fn remove(self) -> io::Result<()> {
+    pub(crate) fn remove(self) -> io::Result<()> {
         std::fs::remove_dir_all(&self.path)
     }
 }
@@ -101,7 +101,7 @@ impl Drop for Abandoned {
 /// # Errors
 ///
 /// Where `place` cannot be read.
-pub fn find_abandoned(place: &Path, prefix: &str) -> io::Result<Vec<Abandoned>> {
+pub(crate) fn find_abandoned(place: &Path, prefix: &str) -> io::Result<Vec<Abandoned>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(place)? {
         let Ok(entry) = entry else { continue };

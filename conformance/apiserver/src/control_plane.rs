@@ -1,7 +1,8 @@
 //! etcd and kube-apiserver, and nothing else: an API without a node behind it.
 
+use std::fs::Permissions;
 use std::net::Ipv4Addr;
-use std::os::unix::process::CommandExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -11,20 +12,19 @@ use lanyard_clock::SystemClock;
 use parking_lot::Mutex;
 use rcgen::KeyPair;
 use serde_json::json;
+use tempfile::TempDir;
 use zeroize::Zeroizing;
 
-use crate::abandoned;
 use crate::bearer_token::BearerToken;
 use crate::certificates;
 use crate::error::{ControlPlaneError, file_error};
-use crate::locked_directory::LockedDirectory;
 use crate::ports::choose_ports;
 use crate::private;
 
 /// An API server with its store on loopback. Both end, and their directory goes, with it.
 #[derive(Debug)]
 pub struct ControlPlane {
-    directory: LockedDirectory,
+    directory: TempDir,
     options: ControlPlaneOptions,
     port: u16,
     store: Mutex<Child>,
@@ -57,23 +57,12 @@ pub struct ControlPlaneOptions {
     pub users: Vec<String>,
     /// Further flags of the API server, without the dashes.
     pub flags: Vec<(String, String)>,
-    /// Whether both programs are in a group of processes of their own. A terminal sends Ctrl-C to
-    /// the whole group: who has something to do after it needs them until then, and has to end
-    /// them by dropping the control plane.
-    pub in_own_group: bool,
 }
 
 impl ControlPlaneOptions {
     /// The two programs, no further user and no further flag.
     pub const fn new(etcd: PathBuf, kube_apiserver: PathBuf) -> Self {
-        Self { etcd, kube_apiserver, users: Vec::new(), flags: Vec::new(), in_own_group: false }
-    }
-
-    /// With both programs in a group of processes of their own.
-    #[must_use]
-    pub const fn in_own_group(mut self) -> Self {
-        self.in_own_group = true;
-        self
+        Self { etcd, kube_apiserver, users: Vec::new(), flags: Vec::new() }
     }
 
     /// With a user who may do what roles say.
@@ -91,16 +80,6 @@ impl ControlPlaneOptions {
     }
 }
 
-impl ControlPlaneOptions {
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        if self.in_own_group {
-            command.process_group(0);
-        }
-        command
-    }
-}
-
 impl ControlPlane {
     /// The user who may do everything.
     pub const ADMINISTRATOR: &str = "administrator";
@@ -111,7 +90,10 @@ impl ControlPlane {
     /// When a program cannot be started, and when the API server does not become ready.
     pub async fn start(options: ControlPlaneOptions) -> Result<Self, ControlPlaneError> {
         let temporary = std::env::temp_dir();
-        let directory = LockedDirectory::make_in(&temporary, PREFIX)
+        let directory = tempfile::Builder::new()
+            .prefix("ly-api-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(&temporary)
             .map_err(file_error("make a directory in", &temporary))?;
         let place = directory.path();
         // Processes look in different places first.
@@ -197,12 +179,12 @@ impl ControlPlane {
             ("service-account-key-file", file("service-account.pub")),
             ("authorization-mode", "RBAC".to_owned()),
             ("service-cluster-ip-range", "10.0.0.0/24".to_owned()),
+            ("token-auth-file", file(TOKENS)),
             // Nobody makes ServiceAccounts here, and pods are not to run.
             ("disable-admission-plugins", "ServiceAccount".to_owned()),
         ];
         let program = &self.options.kube_apiserver;
-        let mut server = self.options.command(program);
-        server.arg(abandoned::server_mark(place));
+        let mut server = Command::new(program);
         server.args(flags.map(|(name, value)| format!("--{name}={value}")));
         server.args(self.options.flags.iter().map(|(name, value)| format!("--{name}={value}")));
         let log = place.join("kube-apiserver.log");
@@ -286,8 +268,8 @@ fn start_store(
     peer: &str,
 ) -> Result<Child, ControlPlaneError> {
     let etcd = &options.etcd;
-    let mut store = options.command(etcd);
-    store.arg("--unsafe-no-fsync").arg(abandoned::store_mark(place));
+    let mut store = Command::new(etcd);
+    store.arg("--unsafe-no-fsync").arg("--data-dir").arg(place.join("etcd"));
     store.args(["--listen-client-urls", client, "--advertise-client-urls", client]);
     store.args(["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]);
     store.args(["--initial-cluster", &format!("default={peer}")]);
@@ -340,17 +322,13 @@ fn end(process: &mut Child) {
     process.wait().ok();
 }
 
-/// How the names of the directories begin.
-pub(crate) const PREFIX: &str = "ly-api-";
 /// The file with everybody's token.
-pub(crate) const TOKENS: &str = "tokens.csv";
+const TOKENS: &str = "tokens.csv";
 const PATIENCE: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]

@@ -1,4 +1,4 @@
-//! A stand-in for the kubelet, which drives the sockets of a CSI driver as the kubelet does.
+//! A stand-in for the kubelet, for tests: it drives the sockets of a CSI driver as the kubelet does.
 //!
 //! It finds drivers by their registration sockets, publishes the inline volumes of pods, publishes
 //! them again and again, and unpublishes them. What it imitates was measured on kubelet 1.36.3

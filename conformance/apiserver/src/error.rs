@@ -44,14 +44,6 @@ pub enum ControlPlaneError {
         /// The end of its log.
         log: String,
     },
-    /// A server whose starter is gone does not end.
-    #[error(
-        "a server of the directory {} runs on although it was killed", directory.display()
-    )]
-    Immortal {
-        /// The directory.
-        directory: PathBuf,
-    },
 }
 
 impl ControlPlaneError {
@@ -66,7 +58,6 @@ impl ControlPlaneError {
             Self::Ended { .. } | Self::NotReady { .. } => {
                 "see the lines above; other versions of etcd and kube-apiserver may not know a flag"
             }
-            Self::Immortal { .. } => "see with `ps` what it waits for, and end it",
         }
     }
 }
