@@ -41,10 +41,6 @@ struct Stage {
 /// The stage that installs what others wrote.
 const TOOLS: &str = "tools";
 
-/// The stages that for a time put other programs in the place of ours: who runs ours beside the lane of
-/// the workspace waits for them.
-const OTHER_PROGRAMS: [&str; 2] = ["crash", "conformance csi"];
-
 type Check = dyn Fn(&House) -> Result<Tally, TaskError> + Sync;
 
 struct Outcome {
@@ -123,9 +119,6 @@ fn stages() -> Vec<Stage> {
         let stage = stage(&format!("conformance {}", suite.name()), move |house: &House| {
             conformance::run_suite(house, suite)
         });
-        if suite.is_alone() {
-            return Stage { lane: Lane::Alone, after: OTHER_PROGRAMS.into(), ..stage };
-        }
         Stage { after: suite.needs_image().then_some("image").into_iter().collect(), ..stage }
     }));
     stages.push(stage("conformance --live stops", conformance::check_live_stops));

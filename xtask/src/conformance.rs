@@ -58,12 +58,10 @@ pub(crate) enum Suite {
     Kms,
     /// Both charts on a real node: a HostedCluster, its nine identities, and their canaries
     HostedCluster,
-    /// kube-apiserver and the controllers of Kubernetes on `lanyard up`
-    Up,
 }
 
 impl Suite {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Go,
         Self::Python,
         Self::Rust,
@@ -76,7 +74,6 @@ impl Suite {
         Self::Node,
         Self::Kms,
         Self::HostedCluster,
-        Self::Up,
     ];
     /// The suites that run on a subscription as well.
     const LIVE: [Self; 4] = [Self::Go, Self::Python, Self::Rust, Self::Requests];
@@ -95,19 +92,12 @@ impl Suite {
             Self::Node => "node",
             Self::Kms => "kms",
             Self::HostedCluster => "hosted-cluster",
-            Self::Up => "up",
         }
     }
 
     /// Whether the suite runs what is shipped.
     pub(crate) const fn needs_image(self) -> bool {
         matches!(self, Self::Node | Self::HostedCluster)
-    }
-
-    /// Whether the suite shares nothing with others but the programs: each of its API servers is its
-    /// own.
-    pub(crate) const fn is_alone(self) -> bool {
-        matches!(self, Self::Up)
     }
 }
 

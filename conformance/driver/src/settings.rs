@@ -82,7 +82,6 @@ enum Suite {
     Node,
     Kms,
     HostedCluster,
-    Up,
     /// No suite of judges: numbers for `cargo xtask bench node`
     Measure,
 }
@@ -92,7 +91,6 @@ enum Suite {
 enum Kind {
     Clients(Clients),
     Kms,
-    Up,
     Kubernetes(on_kubernetes::Suite),
 }
 
@@ -117,7 +115,6 @@ impl Suite {
             Self::Interop => Kind::Kubernetes(on_kubernetes::Suite::Interop),
             Self::Node => Kind::Kubernetes(on_kubernetes::Suite::Node),
             Self::Kms => Kind::Kms,
-            Self::Up => Kind::Up,
             Self::HostedCluster => Kind::Kubernetes(on_kubernetes::Suite::HostedCluster),
             Self::Measure => Kind::Kubernetes(on_kubernetes::Suite::Measure),
         }
@@ -216,9 +213,8 @@ pub(crate) fn prepare(
     let runtime = Arc::new(Runtime::new().map_err(SetupError::Runtime)?);
     match arguments.suite.kind() {
         Kind::Clients(suite) => prepare_clients(suite, arguments, environment, runtime),
-        Kind::Kms | Kind::Up | Kind::Kubernetes(_) if arguments.live => Err(SetupError::NotLive),
+        Kind::Kms | Kind::Kubernetes(_) if arguments.live => Err(SetupError::NotLive),
         Kind::Kms => on_api_server::prepare_kms(arguments, &runtime),
-        Kind::Up => on_api_server::prepare_up(arguments, runtime),
         Kind::Kubernetes(suite) => on_kubernetes::prepare(suite, arguments, &runtime),
     }
 }

@@ -13,7 +13,6 @@ pub(crate) mod python;
 pub(crate) mod requests;
 pub(crate) mod rust;
 mod store;
-pub(crate) mod up;
 
 use std::error::Error;
 

@@ -22,15 +22,13 @@ pub(super) enum Lane {
     Aside,
     /// What builds elsewhere, too, and nobody waits for: it gives way to the image as well.
     Late,
-    /// Suites that share nothing with others but the programs of the workspace as they are.
-    Alone,
 }
 
 impl Lane {
     /// How far it gives way to others.
     const fn niceness(self) -> Option<&'static str> {
         match self {
-            Self::Workspace | Self::Alone => None,
+            Self::Workspace => None,
             Self::Aside => Some("10"),
             Self::Late => Some("19"),
         }
@@ -59,7 +57,7 @@ pub(super) fn run(house: &House, stages: &[Stage]) -> Result<Vec<Outcome>, TaskE
         }
     };
     thread::scope(|scope| {
-        for lane in [Lane::Aside, Lane::Late, Lane::Alone] {
+        for lane in [Lane::Aside, Lane::Late] {
             scope.spawn(move || travel(lane));
         }
         travel(Lane::Workspace);
@@ -232,7 +230,7 @@ mod tests {
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(0));
         assert_eq!(schedule.begin(Lane::Aside), Turn::Stage(1));
         assert_eq!(schedule.begin(Lane::Aside), Turn::Over);
-        assert_eq!(schedule.begin(Lane::Alone), Turn::Over);
+        assert_eq!(schedule.begin(Lane::Late), Turn::Over);
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(2));
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Over);
     }

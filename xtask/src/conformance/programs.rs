@@ -65,7 +65,6 @@ pub(super) fn flags(
             node(house, kubernetes)?,
             tool("kubernetes-kms", &go("kubernetes-kms")?.join("kubernetes-kms")),
         ],
-        Suite::Up => vec![node(house, kubernetes)?],
         Suite::HostedCluster => vec![
             node(house, kubernetes)?,
             tool("helm", &go("helm")?.join("helm")),

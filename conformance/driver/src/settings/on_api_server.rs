@@ -9,29 +9,8 @@ use tokio::runtime::Runtime;
 
 use super::{Arguments, Prepared, SetupError, load_cluster, place_of};
 use crate::ground::Local;
-use crate::suites::{kms, up};
+use crate::suites::kms;
 use crate::toolbox::Toolbox;
-
-/// The trials of `lanyard up`, which brings a local Azure of its own.
-pub(super) fn prepare_up(
-    arguments: &Arguments,
-    runtime: Arc<Runtime>,
-) -> Result<Prepared, SetupError> {
-    let tools = Toolbox::new(&arguments.tools);
-    let absolute = |path: &Path| {
-        let failed = |source| SetupError::Read { path: path.to_path_buf(), source };
-        path.canonicalize().map_err(failed)
-    };
-    let stage = up::Stage {
-        runtime,
-        lanyard: absolute(&arguments.lanyard)?,
-        programs: tools.path("node")?.to_path_buf(),
-        repository: absolute(&arguments.repository)?,
-        hosted_cluster: absolute(&arguments.hosted_cluster)?,
-    };
-    let ground: Arc<dyn Any> = Arc::new(());
-    Ok(Prepared { trials: up::trials(stage), ground })
-}
 
 /// A local Azure for the suite, and its trials.
 pub(super) fn prepare_kms(
