@@ -11,7 +11,7 @@ use crate::failure::TaskError;
 use crate::house::House;
 use crate::image;
 use crate::process::{self, Tally};
-use crate::tools::{self, KubernetesVersion};
+use crate::tools::KubernetesVersion;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -191,14 +191,10 @@ fn driver(
     suite: Suite,
     kubernetes: KubernetesVersion,
 ) -> Result<Command, TaskError> {
-    match suite {
-        Suite::Kubernetes => return api_driver(house, kubernetes),
-        Suite::Operator => return operator_driver(house, kubernetes),
-        _ => {}
-    }
     let flags = programs::flags(house, suite, kubernetes)?;
     build_programs(house)?;
-    Ok(command(house, &house.debug_binaries(), suite.name(), flags))
+    let binaries = house.debug_binaries();
+    Ok(command(house, &binaries, suite.name(), flags, &binaries.join("lanyard")))
 }
 
 /// Builds every program of the workspace: a part of it has other features of its dependencies,
@@ -207,10 +203,15 @@ fn build_programs(house: &House) -> Result<(), TaskError> {
     process::run(house.cargo().args(["build", "--workspace", "--bins", "--locked"]))
 }
 
-fn command(house: &House, binaries: &Path, suite: &str, flags: Vec<programs::Flag>) -> Command {
+fn command(
+    house: &House,
+    binaries: &Path,
+    suite: &str,
+    flags: Vec<programs::Flag>,
+    lanyard: &Path,
+) -> Command {
     let mut command = Command::new(binaries.join("lanyard-conformance"));
-    command.current_dir(house.root()).arg(suite);
-    command.arg("--lanyard").arg(binaries.join("lanyard"));
+    command.current_dir(house.root()).arg(suite).arg("--lanyard").arg(lanyard);
     command.arg("--hosted-cluster").arg(house.root().join("examples").join("hostedcluster.yaml"));
     command.arg("--repository").arg(house.root());
     for flag in flags {
@@ -226,29 +227,11 @@ pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command,
     let mut build = house.cargo();
     build.args(["build", "--locked", "--release", "--package", "lanyard"]);
     process::run(build.args(["--package", "lanyard-conformance"]))?;
-    let mut command = command(house, &house.released_binaries(), "measure", flags);
+    let binaries = house.released_binaries();
+    let mut command = command(house, &binaries, "measure", flags, &binaries.join("lanyard"));
     // As in the image. The processes of the other side do not know it.
     command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
     Ok(command)
-}
-
-/// Builds the judge of the Kubernetes API and returns the command that runs it.
-fn api_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, TaskError> {
-    build_programs(house)?;
-    let programs = tools::node_programs(house, kubernetes)?;
-    let mut command = Command::new(house.debug_binaries().join("lanyard-conformance-api"));
-    command.arg("--etcd").arg(programs.join("etcd"));
-    command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
-    command.arg("--definitions").arg(house.root().join("charts/lanyard-node/files/crds"));
-    command.arg("--rendered").arg(house.root().join("conformance/kubernetes/chart"));
-    Ok(command)
-}
-
-/// Builds the judge of the operator and returns the command that runs it.
-fn operator_driver(house: &House, kubernetes: KubernetesVersion) -> Result<Command, TaskError> {
-    build_programs(house)?;
-    let binaries = house.debug_binaries();
-    operator_command(house, &binaries, &binaries.join("lanyard"), kubernetes)
 }
 
 /// The command that measures the operator, with a released binary of ours. It is a released build
@@ -257,32 +240,14 @@ pub(crate) fn measuring_operator_driver(
     house: &House,
     lanyard: &Path,
 ) -> Result<Command, TaskError> {
+    let flags = programs::flags(house, Suite::Operator, KubernetesVersion::V1_36)?;
     let mut build = house.cargo();
-    build.args(["build", "--locked", "--release", "--package", "lanyard-conformance-operator"]);
+    build.args(["build", "--locked", "--release", "--package", "lanyard-conformance"]);
     process::run(&mut build)?;
     let binaries = house.released_binaries();
-    let mut command = operator_command(house, &binaries, lanyard, KubernetesVersion::V1_36)?;
+    let mut command = command(house, &binaries, "measure-operator", flags, lanyard);
     // As in the image.
     command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
-    Ok(command)
-}
-
-fn operator_command(
-    house: &House,
-    binaries: &Path,
-    lanyard: &Path,
-    kubernetes: KubernetesVersion,
-) -> Result<Command, TaskError> {
-    let programs = tools::node_programs(house, kubernetes)?;
-    let mut command = Command::new(binaries.join("lanyard-conformance-operator"));
-    command.arg("--etcd").arg(programs.join("etcd"));
-    command.arg("--kube-apiserver").arg(programs.join("kube-apiserver"));
-    let file = |path: &str| house.root().join(path);
-    command.arg("--definitions").arg(file("charts/lanyard-operator/files/crds"));
-    command.arg("--rendered").arg(file("conformance/kubernetes/operator-chart"));
-    command.arg("--cases").arg(file("conformance/cases/hosted_cluster.yaml"));
-    command.arg("--hosted-cluster").arg(file("examples/hostedcluster.yaml"));
-    command.arg("--lanyard").arg(lanyard);
     Ok(command)
 }
 

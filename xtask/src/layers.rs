@@ -59,9 +59,7 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lanyard-kubelet", Layer::TestSupport),
     ("lanyard-cluster", Layer::Ground),
     ("lanyard-conformance", Layer::Outside),
-    ("lanyard-conformance-api", Layer::Outside),
     ("lanyard-conformance-image", Layer::Outside),
-    ("lanyard-conformance-operator", Layer::Outside),
     ("xtask", Layer::Outside),
 ];
 

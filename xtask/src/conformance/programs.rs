@@ -37,8 +37,7 @@ pub(super) fn flags(
             flag("--script", &conformance.join("python").join("clients.py")),
         ],
         Suite::Rust => vec![flag("--program", &tools::rust_clients(house)?)],
-        // Their drivers are others.
-        Suite::Kubernetes | Suite::Operator => Vec::new(),
+        Suite::Kubernetes | Suite::Operator => vec![node(house, kubernetes)?],
         Suite::Chart => vec![node(house, kubernetes)?, tool("helm", &go("helm")?.join("helm"))],
         Suite::Csi => vec![
             node(house, kubernetes)?,
@@ -103,7 +102,7 @@ fn node(house: &House, kubernetes: KubernetesVersion) -> Result<Flag, TaskError>
 }
 
 fn accepted_differences(conformance: &Path) -> PathBuf {
-    conformance.join("driver").join("accepted-differences.json")
+    conformance.join("suites").join("accepted-differences.json")
 }
 
 /// Our program with a controller for csi-sanity. It is built where the ordinary one is, and put

@@ -1,0 +1,43 @@
+//! The suites, each a list of trials.
+
+pub(crate) mod chart;
+mod clients;
+pub(crate) mod csi;
+pub(crate) mod go;
+pub(crate) mod hosted_cluster;
+pub(crate) mod interop;
+pub(crate) mod kms;
+pub(crate) mod kubernetes;
+pub(crate) mod measure;
+pub(crate) mod node;
+pub(crate) mod operator;
+pub(crate) mod python;
+pub(crate) mod requests;
+pub(crate) mod rust;
+mod store;
+
+use std::error::Error;
+use std::fmt;
+
+use libtest_mimic::Failed;
+
+/// An error with its causes, as a trial reports it.
+fn chain(error: impl Error) -> Failed {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text.into()
+}
+
+/// Fails a trial unless two values are the same.
+fn expect_same<T: PartialEq + fmt::Debug>(what: &str, is: T, should: T) -> Result<(), Failed> {
+    if is == should {
+        Ok(())
+    } else {
+        Err(format!("{what}: expected {should:?}, found {is:?}").into())
+    }
+}

@@ -1,0 +1,186 @@
+//! Classes: read once, watched per namespace, known while the API is away.
+
+use std::time::Duration;
+
+use kube::api::DeleteParams;
+use lanyard_api::SecretProviderClass;
+use lanyard_clock::SystemClock;
+use lanyard_cluster::ControlPlane;
+use lanyard_kubernetes::{ApiAccess, KubernetesApi, UserAgent};
+use lanyard_node::{
+    ClassChange, ClassError, ClassSource, KubeClasses, KubeClassesSettings, NodeApi,
+};
+use libtest_mimic::{Failed, Trial};
+use serde_json::json;
+
+use super::world::{World, eventually, pause};
+use super::{Stage, trial};
+use crate::suites::expect_same;
+
+pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+    vec![
+        trial(stage, "classes::one_watch_serves_a_namespace_and_nothing_is_listed", watched),
+        trial(stage, "classes::a_change_is_told_and_needs_no_read", changes),
+        trial(stage, "classes::a_class_that_is_made_later_is_found", made_later),
+        trial(stage, "classes::a_namespace_that_nobody_uses_is_dropped", dropped),
+        trial(stage, "classes::the_last_known_class_outlives_the_api_server", outage),
+        trial(stage, "classes::a_kubeconfig_is_enough_to_connect", connects),
+    ]
+}
+
+async fn watched(world: World) -> Result<(), Failed> {
+    for number in 0..50 {
+        world.create_class(&format!("c{number}"), json!({"provider": "azure"})).await?;
+    }
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
+    let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
+    for name in ["c0", "c1"] {
+        let class = classes.class(&world.namespace, name).await?;
+        expect_same("the class", class.metadata.name.as_deref(), Some(name))?;
+    }
+    let path = format!(
+        "/apis/secrets-store.csi.x-k8s.io/v1/namespaces/{}/secretproviderclasses",
+        world.namespace
+    );
+    // Each class is read when it is asked for, and again once the watch has begun.
+    let mut requests = Vec::new();
+    eventually("the watch has begun", async || {
+        requests.extend(counted.take());
+        Ok(requests.contains(&format!("WATCH {path}")))
+    })
+    .await?;
+    eventually("the watch vouches for both", async || {
+        requests.extend(counted.take());
+        for name in ["c0", "c1"] {
+            classes.class(&world.namespace, name).await?;
+        }
+        Ok(counted.take().is_empty())
+    })
+    .await?;
+    let is_list = |it: &&String| {
+        it.strip_prefix("GET ").is_some_and(|it| it.split('?').next() == Some(&path))
+    };
+    let lists: Vec<_> = requests.iter().filter(is_list).collect();
+    if lists.is_empty() || !lists.iter().all(|it| it.contains("limit=1")) {
+        return Err(format!("a list is read for its version alone: {lists:?}").into());
+    }
+    if requests.len() > 12 {
+        return Err(format!("too many requests: {requests:?}").into());
+    }
+    for _ in 0..1_000 {
+        classes.class(&world.namespace, "c1").await?;
+    }
+    expect_same("requests for a thousand questions", counted.take(), Vec::new())?;
+    expect_same("watched namespaces", classes.watched_namespaces(), 1)
+}
+
+/// Asks until the answer needs no request: the watch vouches for the class.
+async fn settle(
+    world: &World,
+    classes: &KubeClasses,
+    counted: &super::world::Counted,
+    name: &str,
+) -> Result<(), Failed> {
+    eventually("the namespace is watched", async || {
+        Ok(counted.peek().iter().any(|it| it.starts_with("WATCH ")))
+    })
+    .await?;
+    eventually("the watch vouches for the class", async || {
+        counted.take();
+        classes.class(&world.namespace, name).await?;
+        Ok(counted.take().is_empty())
+    })
+    .await
+}
+
+async fn changes(world: World) -> Result<(), Failed> {
+    world.create_class("c", json!({"provider": "one"})).await?;
+    world.create_class("other", json!({"provider": "one"})).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
+    let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
+    let mut changes = classes.changes();
+    classes.class(&world.namespace, "c").await?;
+    settle(&world, &classes, &counted, "c").await?;
+    let provider = |name: &str| json!({"spec": {"provider": name}});
+    world.merge::<SecretProviderClass>("other", provider("two")).await?;
+    world.merge::<SecretProviderClass>("c", provider("two")).await?;
+    let change = ClassChange { namespace: world.namespace.clone(), name: "c".to_owned() };
+    expect_same("the change", changes.recv().await?, change.clone())?;
+    let class = classes.class(&world.namespace, "c").await?;
+    expect_same("the provider", class.spec.provider.as_deref(), Some("two"))?;
+    let annotation = json!({"metadata": {"annotations": {"lanyard.dev/refresh": "1"}}});
+    world.merge::<SecretProviderClass>("c", annotation).await?;
+    expect_same("the annotation as a change", changes.recv().await?, change)?;
+    let class = classes.class(&world.namespace, "c").await?;
+    let value = class.metadata.annotations.and_then(|it| it.get("lanyard.dev/refresh").cloned());
+    expect_same("the annotation", value.as_deref(), Some("1"))?;
+    expect_same("requests", counted.take(), Vec::new())?;
+    expect_same("other changes", changes.try_recv().is_err(), true)
+}
+
+async fn made_later(world: World) -> Result<(), Failed> {
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
+    let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
+    let absent = classes.class(&world.namespace, "c").await;
+    expect_same("absent", matches!(absent, Err(ClassError::NotFound { .. })), true)?;
+    world.create_class("c", json!({"provider": "azure"})).await?;
+    // Where the watch has begun already, it may be about to tell.
+    eventually("the class is there", async || {
+        Ok(classes.class(&world.namespace, "c").await.is_ok())
+    })
+    .await?;
+    settle(&world, &classes, &counted, "c").await?;
+    world.api::<SecretProviderClass>().delete("c", &DeleteParams::default()).await?;
+    eventually("the class is gone", async || {
+        let answer = classes.class(&world.namespace, "c").await;
+        Ok(matches!(answer, Err(ClassError::NotFound { .. })))
+    })
+    .await
+}
+
+async fn dropped(world: World) -> Result<(), Failed> {
+    world.create_class("c", json!({"provider": "azure"})).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
+    let settings = KubeClassesSettings { idle_after: Duration::from_millis(50) };
+    let classes = KubeClasses::new(counted.api.clone(), settings);
+    classes.class(&world.namespace, "c").await?;
+    pause(Duration::from_millis(200)).await;
+    // The watch looks up with the next event.
+    world.create_class("d", json!({"provider": "azure"})).await?;
+    eventually("nothing is watched", async || Ok(classes.watched_namespaces() == 0)).await?;
+    classes.class(&world.namespace, "c").await?;
+    expect_same("watched namespaces", classes.watched_namespaces(), 1)
+}
+
+async fn outage(world: World) -> Result<(), Failed> {
+    world.create_class("c", json!({"provider": "one"})).await?;
+    let counted = world.counted(ControlPlane::ADMINISTRATOR).await?;
+    let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
+    let mut changes = classes.changes();
+    classes.class(&world.namespace, "c").await?;
+    settle(&world, &classes, &counted, "c").await?;
+    world.plane.kill_server();
+    pause(Duration::from_millis(200)).await;
+    let class = classes.class(&world.namespace, "c").await?;
+    expect_same("the last known class", class.spec.provider.as_deref(), Some("one"))?;
+    let unknown = classes.class(&world.namespace, "unknown").await;
+    expect_same("unknown", matches!(unknown, Err(ClassError::Unavailable { .. })), true)?;
+    world.plane.start_server().await?;
+    let provider = json!({"spec": {"provider": "two"}});
+    world.merge::<SecretProviderClass>("c", provider).await?;
+    let change = ClassChange { namespace: world.namespace.clone(), name: "c".to_owned() };
+    expect_same("the change after the outage", changes.recv().await?, change)?;
+    let class = classes.class(&world.namespace, "c").await?;
+    expect_same("the provider", class.spec.provider.as_deref(), Some("two"))
+}
+
+async fn connects(world: World) -> Result<(), Failed> {
+    world.create_class("c", json!({"provider": "azure"})).await?;
+    let access = ApiAccess::Kubeconfig(world.plane.kubeconfig(ControlPlane::ADMINISTRATOR));
+    let agent = UserAgent::from_static("lanyard-conformance/1.0");
+    let api = NodeApi::new(KubernetesApi::connect(&access, agent, SystemClock::shared()).await?);
+    api.probe().await?;
+    let classes = KubeClasses::new(api, KubeClassesSettings::default());
+    classes.class(&world.namespace, "c").await?;
+    Ok(())
+}

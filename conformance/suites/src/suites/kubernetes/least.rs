@@ -1,0 +1,77 @@
+//! The least rights that are enough.
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use lanyard_node::{ClassError, ClassSource, KubeClasses, KubeClassesSettings, Reporter};
+use libtest_mimic::{Failed, Trial};
+use serde_json::{Value, json};
+
+use super::reports::{report, reporter};
+use super::world::{World, eventually};
+use super::{NODE, Stage, trial};
+use crate::suites::expect_same;
+
+pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+    vec![trial(
+        stage,
+        "least::the_rights_of_the_chart_are_enough_and_without_them_it_is_said",
+        rights,
+    )]
+}
+
+/// Gives the node plugin rights in the whole cluster.
+pub(super) async fn grant(world: &World, name: &str, rules: Value) -> Result<(), Failed> {
+    let parameters = PatchParams::apply("trial").force();
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": name}, "rules": rules,
+    });
+    let roles = Api::<ClusterRole>::all(world.client.clone());
+    roles.patch(name, &parameters, &Patch::Apply(role)).await?;
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": NODE}],
+    });
+    let bindings = Api::<ClusterRoleBinding>::all(world.client.clone());
+    bindings.patch(name, &parameters, &Patch::Apply(binding)).await?;
+    Ok(())
+}
+
+async fn rights(world: World) -> Result<(), Failed> {
+    world.create_class("c", json!({"provider": "azure"})).await?;
+    let counted = world.counted(NODE).await?;
+    let classes = KubeClasses::new(counted.api.clone(), KubeClassesSettings::default());
+    let reporter = reporter(&counted, "node");
+    grant(&world, "node", json!([])).await?;
+    let denied = classes.class(&world.namespace, "c").await;
+    let Err(denied @ ClassError::Unavailable { .. }) = denied else {
+        return Err(format!("without rights: {denied:?}").into());
+    };
+    expect_same("the refusal is told", denied.to_string().contains("HTTP 403"), true)?;
+    let probed = counted.api.probe().await;
+    expect_same("it is ready without rights", probed.is_ok(), false)?;
+    let denied = reporter.report(&report(&world, "p", "u", "v")).await;
+    let Err(denied) = denied else { return Err("reported without rights".into()) };
+    expect_same("what to do is told", denied.to_string().contains("ClusterRole"), true)?;
+    grant(&world, "node", world.rights.plain.clone()).await?;
+    eventually("the rights are enough for classes", async || {
+        Ok(classes.class(&world.namespace, "c").await.is_ok())
+    })
+    .await?;
+    counted.api.probe().await?;
+    reporter.report(&report(&world, "p", "u", "v")).await?;
+    // Taking over the remains of a former pod needs no more.
+    reporter.forget(&report(&world, "p", "u", "v").target);
+    reporter.report(&report(&world, "p", "w", "v")).await?;
+    counted.take();
+    eventually("the watch vouches for the class", async || {
+        counted.take();
+        classes.class(&world.namespace, "c").await?;
+        Ok(counted.take().is_empty())
+    })
+    .await
+}

@@ -1,0 +1,68 @@
+//! The way to a private vault: a Service that another operator makes.
+
+use k8s_openapi::api::core::v1::Service;
+use kube::api::{Api, DeleteParams, PostParams};
+use lanyard_desired::workload::PRIVATE_ROUTER;
+use libtest_mimic::{Failed, Trial};
+use serde_json::json;
+
+use super::running::{Running, deployments, eventually, settle};
+use crate::suites::expect_same;
+use crate::suites::operator::world::World;
+use crate::suites::operator::{Stage, trial};
+
+pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
+    vec![trial(stage, "operator::a_private_vault_is_tried_once_there_is_a_way_to_it", router)]
+}
+
+async fn router(world: World) -> Result<(), Failed> {
+    let running = Running::start(&world, |_| ()).await?;
+    world
+        .make_cluster(|cluster| {
+            cluster["spec"]["secretEncryption"]["kms"]["azure"]["keyVaultAccess"] =
+                json!("Private");
+        })
+        .await?;
+    world.until_made().await?;
+    settle(&running, &world.namespace).await?;
+    expect_same("the way to the vault", way(&world).await?, (None, false))?;
+
+    let services = Api::<Service>::namespaced(world.client.clone(), &world.room());
+    let service = |name: &str| {
+        json!({
+            "metadata": {"name": name},
+            "spec": {"ports": [{"port": 443}], "selector": {"app": name}},
+        })
+    };
+    // Only the one of this name leads there.
+    let other = serde_json::from_value(service("another-router"))?;
+    services.create(&PostParams::default(), &other).await?;
+    let router = serde_json::from_value(service(PRIVATE_ROUTER))?;
+    let made = services.create(&PostParams::default(), &router).await?;
+    let address = made.spec.and_then(|spec| spec.cluster_ip).ok_or("it has no address")?;
+    eventually("the API server's pod knows the way and its canary takes it", async || {
+        Ok(way(&world).await? == (Some(address.clone()), true))
+    })
+    .await?;
+    services.delete(PRIVATE_ROUTER, &DeleteParams::default()).await?;
+    eventually("what leads nowhere is not taken", async || Ok(way(&world).await? == (None, false)))
+        .await?;
+    running.end().await?;
+    world.clear().await
+}
+
+/// Where the vault is for the API server's pod, and whether its canary asks there.
+async fn way(world: &World) -> Result<(Option<String>, bool), Failed> {
+    let deployment = world.made(&deployments()).get("kube-apiserver").await?;
+    let pod = &serde_json::to_value(deployment)?["spec"]["template"]["spec"];
+    let alias = &pod["hostAliases"][0];
+    let hosts = &alias["hostnames"];
+    if !alias.is_null() {
+        expect_same("the hosts", hosts, &json!(["harbour-keys.vault.azure.net"]))?;
+    }
+    let containers = pod["containers"].as_array().into_iter().flatten();
+    let mut arguments =
+        containers.flat_map(|it| it["args"].as_array().cloned().unwrap_or_default());
+    let asks = arguments.any(|it| it.as_str().is_some_and(|it| it.starts_with("--call=")));
+    Ok((alias["ip"].as_str().map(str::to_owned), asks))
+}
