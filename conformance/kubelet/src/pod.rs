@@ -45,13 +45,6 @@ impl PodSpec {
         self.volumes.push(volume);
         self
     }
-
-    /// The same with another ServiceAccount.
-    #[must_use]
-    pub fn with_service_account(mut self, name: impl Into<String>) -> Self {
-        self.service_account = name.into();
-        self
-    }
 }
 
 /// An inline volume: `csi` of a pod's volume.

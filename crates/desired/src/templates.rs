@@ -68,8 +68,6 @@ pub struct CanaryTemplate {
     pub host_network: bool,
     /// How many pods each component has.
     pub replicas: u32,
-    /// Whether the deployments are paused: no controller makes pods of them, somebody else does.
-    pub paused: bool,
     /// What a component calls instead of what its role grants by the table, as `GET https://…`; an
     /// empty text is no call.
     pub calls: BTreeMap<Component, String>,
@@ -104,7 +102,6 @@ impl Default for CanaryTemplate {
             metrics_port: 9464,
             host_network: false,
             replicas: 1,
-            paused: false,
             calls: BTreeMap::new(),
             resources: json!({
                 "requests": {"cpu": "5m", "memory": "24Mi"},

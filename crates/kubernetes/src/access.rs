@@ -1,9 +1,7 @@
 //! How the Kubernetes API is reached.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
@@ -66,12 +64,25 @@ pub struct PersonalAccess {
 }
 
 impl PersonalAccess {
-    /// Reads the files. What they say later changes nothing for those that connect by the answer.
-    ///
-    /// # Errors
-    ///
-    /// Where the files name no server.
-    pub async fn resolve(&self) -> Result<PersonalServer, AccessError> {
+    /// The connections, which are opened on the first request, and the namespace of the context.
+    pub(crate) async fn connections(
+        &self,
+        user_agent: UserAgent,
+    ) -> Result<(Connections, String), AccessError> {
+        let mut config = self.load().await?;
+        let namespace = config.default_namespace.clone();
+        config.headers.push((http::header::USER_AGENT, user_agent));
+        if config.proxy_url.is_none() {
+            return Ok((Connections::of(&config)?, namespace));
+        }
+        config.default_retry = false;
+        let client = Client::try_from(config)
+            .map_err(|source| AccessError::Client { source: Box::new(source) })?;
+        Ok((Connections::shared(client), namespace))
+    }
+
+    /// Reads the files: the server, its proxy, the user and the namespace of the context.
+    async fn load(&self) -> Result<Config, AccessError> {
         let mut merged: Option<Kubeconfig> = None;
         let mut read_from = self.files.first();
         for path in self.files.iter().filter(|path| path.exists()) {
@@ -101,61 +112,7 @@ impl PersonalAccess {
         }
         // Calls have their own deadlines and their own retries, and a watch is silent for minutes.
         config.read_timeout = None;
-        Ok(PersonalServer { config: Arc::new(config) })
-    }
-}
-
-/// The server of a person's files, and how it is asked there. Only the server stays as it was read:
-/// tokens, certificates and credential plugins are renewed as the files say.
-#[derive(Clone)]
-pub struct PersonalServer {
-    config: Arc<Config>,
-}
-
-impl PersonalServer {
-    /// Where it answers, without a slash at the end.
-    pub fn url(&self) -> String {
-        self.config.cluster_url.to_string().trim_end_matches('/').to_owned()
-    }
-
-    /// The proxy on the way there: scheme, host and port, without what it is told about the person.
-    pub fn proxy(&self) -> Option<String> {
-        let proxy = self.config.proxy_url.as_ref()?;
-        let authority = proxy.authority().map_or("", |authority| authority.as_str());
-        let host = authority.rsplit('@').next().unwrap_or_default();
-        Some(format!("{}://{host}", proxy.scheme_str().unwrap_or("http")))
-    }
-
-    /// Whether it is this machine for sure: named by an address of the loopback or as `localhost`,
-    /// and asked without a proxy, for which these names mean another machine. Other names are not
-    /// looked up: what they mean may change.
-    pub fn is_on_this_machine(&self) -> bool {
-        self.config.proxy_url.is_none() && self.config.cluster_url.host().is_some_and(is_loopback)
-    }
-
-    /// The namespace of the context.
-    pub fn namespace(&self) -> &str {
-        &self.config.default_namespace
-    }
-
-    /// The connections. Nothing is asked yet.
-    pub(crate) fn connections(&self, user_agent: UserAgent) -> Result<Connections, AccessError> {
-        let mut config = Config::clone(&self.config);
-        config.headers.push((http::header::USER_AGENT, user_agent));
-        if config.proxy_url.is_none() {
-            return Connections::of(&config);
-        }
-        config.default_retry = false;
-        let client = Client::try_from(config)
-            .map_err(|source| AccessError::Client { source: Box::new(source) })?;
-        Ok(Connections::shared(client))
-    }
-}
-
-impl fmt::Debug for PersonalServer {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = formatter.debug_struct("PersonalServer");
-        told.field("url", &self.url()).field("proxy", &self.proxy()).finish_non_exhaustive()
+        Ok(config)
     }
 }
 

@@ -9,7 +9,7 @@ use lanyard_clock::SharedClock;
 use lanyard_vocabulary::causes;
 
 use crate::UserAgent;
-use crate::access::{AccessError, ApiAccess, PersonalAccess, PersonalServer};
+use crate::access::{AccessError, ApiAccess, PersonalAccess};
 use crate::connections::{Connections, WatchConnection};
 
 /// The Kubernetes API. Clones share the connections.
@@ -47,23 +47,8 @@ impl KubernetesApi {
         user_agent: UserAgent,
         clock: SharedClock,
     ) -> Result<(Self, String), AccessError> {
-        let server = access.resolve().await?;
-        let namespace = server.namespace().to_owned();
-        Ok((Self::connect_to(&server, user_agent, clock)?, namespace))
-    }
-
-    /// The API of a server that a person's files named, for whoever calls itself that. Nothing is
-    /// asked yet.
-    ///
-    /// # Errors
-    ///
-    /// Where the settings make no client.
-    pub fn connect_to(
-        server: &PersonalServer,
-        user_agent: UserAgent,
-        clock: SharedClock,
-    ) -> Result<Self, AccessError> {
-        Ok(Self { connections: server.connections(user_agent)?, clock })
+        let (connections, namespace) = access.connections(user_agent).await?;
+        Ok((Self { connections, clock }, namespace))
     }
 
     /// The API behind a client. Its own retries, timeouts and rate limits should be off.

@@ -21,7 +21,7 @@ pub struct ParseClusterKeyError {
 
 impl ClusterKey {
     /// The key of an object with this namespace and this name.
-    pub fn of(namespace: &str, name: &str) -> Self {
+    pub(crate) fn of(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 

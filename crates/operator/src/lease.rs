@@ -44,7 +44,7 @@ pub struct LeaseSettings {
 }
 
 /// The label of the leases of one operator.
-pub const LEASE_LABEL: &str = "lanyard.dev/lease-of";
+const LEASE_LABEL: &str = "lanyard.dev/lease-of";
 
 /// Takes part in the election.
 #[derive(Debug)]

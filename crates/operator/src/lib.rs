@@ -57,7 +57,7 @@ mod subject;
 pub use finalizer::FINALIZER;
 pub use judge::MANAGED_SERVICE;
 pub use key::{ClusterKey, ParseClusterKeyError};
-pub use lease::{LEASE_LABEL, LeaseSettings};
+pub use lease::LeaseSettings;
 pub use operator::Operator;
 pub use plan::ClusterPlan;
 pub use settings::{OperatorSettings, Role};

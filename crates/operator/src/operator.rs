@@ -38,8 +38,6 @@ pub struct Operator {
     /// Counts the kinds that became usable or not.
     kinds: watch::Sender<u64>,
     gate: Gate,
-    /// The one cluster that is looked after; nothing for all.
-    only: Option<ClusterKey>,
 }
 
 impl Operator {
@@ -66,14 +64,7 @@ impl Operator {
         });
         let gate = readiness.gate("watches", "not everything is listed yet");
         let kinds = watch::Sender::new(0);
-        Self { context, queue: Queue::new(clock), tenures, kinds, gate, only: None }
-    }
-
-    /// The same, which looks after one cluster and leaves all others alone: they are somebody else's.
-    #[must_use]
-    pub fn only_for(mut self, key: ClusterKey) -> Self {
-        self.only = Some(key);
-        self
+        Self { context, queue: Queue::new(clock), tenures, kinds, gate }
     }
 
     /// Puts every number on a page.
@@ -267,9 +258,6 @@ impl Operator {
     }
 
     async fn look(&self, key: &ClusterKey, turn: Turn) {
-        if self.only.as_ref().is_some_and(|only| only != key) {
-            return self.queue.remove(key);
-        }
         // What another replica leads is woken when that changes.
         let Some(fence) = self.tenures.fence(key) else { return self.leave(key) };
         let clock = self.context.api.clock();

@@ -133,7 +133,7 @@ struct PodArgs {
 
 /// Proves until a supervisor asks for the end.
 pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
-    let settings = settings::resolve(&args, Environment::variable)?;
+    let settings = settings::resolve(&args)?;
     let mut signals = Signals::listen()?;
     let clock = SystemClock::shared();
     let metrics = CanaryMetrics::new(args.component, SharedClock::clone(&clock));

@@ -100,7 +100,6 @@ fn read_canary(map: Map<String, Value>, problems: &mut Problems) -> CanaryTempla
     reader.set("metricsPort", &mut canary.metrics_port);
     reader.set("hostNetwork", &mut canary.host_network);
     reader.set("replicas", &mut canary.replicas);
-    reader.set("paused", &mut canary.paused);
     reader.set("labels", &mut canary.labels);
     reader.set("annotations", &mut canary.annotations);
     let calls: BTreeMap<String, String> = reader.take("calls").unwrap_or_default();

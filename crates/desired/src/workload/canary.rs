@@ -35,7 +35,7 @@ impl Site<'_> {
         }
         let mut labels = json!(template.labels);
         labels["app"] = json!(name);
-        let mut deployment = json!({
+        json!({
             "metadata": {"labels": {"app": name}},
             "spec": {
                 "replicas": template.replicas,
@@ -47,11 +47,7 @@ impl Site<'_> {
                     "spec": pod,
                 },
             },
-        });
-        if template.paused {
-            deployment["spec"]["paused"] = json!(true);
-        }
-        deployment
+        })
     }
 
     fn canary_container(self, own: &Wiring, wirings: &[&Wiring]) -> Value {

@@ -1,6 +1,5 @@
 //! What the flags of a canary come to, all problems at once.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use lanyard_canary::{
@@ -10,12 +9,10 @@ use lanyard_vocabulary::cloud::Endpoints;
 
 use super::{Args, PlaceArgs, ProbeArgs, ProbeName};
 use crate::exit::CommandError;
+use crate::settings::Environment;
 
-/// What the flags come to; `variable` gives what the environment says under a name.
-pub(super) fn resolve(
-    args: &Args,
-    variable: impl FnOnce(&str) -> Option<OsString>,
-) -> Result<CanarySettings, CommandError> {
+/// The settings that the flags, and the environment variable that they name, give.
+pub(super) fn resolve(args: &Args) -> Result<CanarySettings, CommandError> {
     let Some(endpoints) = args.cloud.endpoints() else {
         let message = format!("--cloud: {} has no fixed endpoints", args.cloud);
         return Err(CommandError::invalid(message).hint("give another cloud"));
@@ -42,7 +39,7 @@ pub(super) fn resolve(
     Ok(CanarySettings {
         component: args.component,
         endpoints,
-        place: place(&args.place, variable),
+        place: place(&args.place),
         call,
         probes,
         interval: args.interval.0,
@@ -56,9 +53,9 @@ pub(super) fn resolve(
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Exactly one of them is given: clap sees to it.
-fn place(args: &PlaceArgs, variable: impl FnOnce(&str) -> Option<OsString>) -> CredentialPlace {
+fn place(args: &PlaceArgs) -> CredentialPlace {
     if let Some(name) = &args.credential_file_from_env {
-        let value = variable(name);
+        let value = Environment::variable(name);
         return CredentialPlace::Variable { name: name.clone(), value };
     }
     match &args.cloud_config {

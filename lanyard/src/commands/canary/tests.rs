@@ -17,7 +17,7 @@ fn parse(flags: &[&str]) -> Result<Args, clap::Error> {
 }
 
 fn resolved(flags: &[&str]) -> Result<CanarySettings, CommandError> {
-    settings::resolve(&parse(flags).unwrap(), Environment::variable)
+    settings::resolve(&parse(flags).unwrap())
 }
 
 const FILE: &str = "--credential-file=/mnt/certs/disk";
@@ -142,7 +142,7 @@ fn what_the_operator_renders_for_canaries_is_understood_here() {
             let crate::cli::Command::Canary(args) = cli.command else {
                 panic!("{:?} is no canary", object.key);
             };
-            let settings = settings::resolve(&args, Environment::variable).unwrap();
+            let settings = settings::resolve(&args).unwrap();
             assert!(settings.call.is_some(), "{}", args.component);
             seen.push((args.component, settings.probes.len()));
         }
