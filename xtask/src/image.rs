@@ -18,6 +18,7 @@ use clap::Subcommand;
 
 use self::archive::{Entry, Image};
 pub(crate) use self::product::Product;
+use crate::conformance;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Tally};
@@ -193,7 +194,7 @@ fn compile_for_suites(
 ) -> Result<PathBuf, TaskError> {
     let mut cargo = house.cargo();
     cargo.args(["rustc", "--locked", "--package", "lanyard", "--bin", "lanyard"]);
-    cargo.args(["--no-default-features", "--features", product.features()]);
+    cargo.args(["--no-default-features", "--features", product.features_for_suites()]);
     cargo.args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-D", "warnings"]);
     cargo.env("CARGO_BUILD_BUILD_DIR", house.target()).env("CARGO_TARGET_DIR", programs);
     process::run(&mut cargo)?;
@@ -229,9 +230,7 @@ fn is_newer(archive: &Path, program: &Path) -> bool {
 
 /// Runs the judge of an image, in a network namespace that ends with it.
 fn try_out(house: &House, product: Product, built: &Built) -> Result<Tally, TaskError> {
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--package", "lanyard-conformance-image"]);
-    process::run(&mut build)?;
+    conformance::build_programs(house)?;
     let mut command = Command::new("unshare");
     command.arg("--net").arg(house.debug_binaries().join("lanyard-conformance-image"));
     command.arg("--root").arg(&built.root);

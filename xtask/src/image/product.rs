@@ -42,6 +42,16 @@ impl Product {
         }
     }
 
+    /// The same for suites, with the feature that the workspace's conformance crates ask of a dependency:
+    /// without it that crate and all above it would be compiled twice in every run.
+    pub(super) const fn features_for_suites(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Lanyard => "node,operator,kms,canary,cli,lanyard-desired/test-util",
+            Self::Azure => "node,operator,kms,canary,cli,emulator,lanyard-desired/test-util",
+        }
+    }
+
     /// The profile of a released build; `Cargo.toml` says why there are two.
     pub(super) const fn profile(self) -> &'static str {
         match self {
