@@ -50,14 +50,22 @@ fn is_kubectl_plugin(program: &OsString) -> bool {
 pub(crate) enum Command {
     #[cfg(feature = "emulator")]
     Up(commands::up::Args),
+    #[cfg(feature = "cli")]
     Render(commands::render::Args),
+    #[cfg(feature = "cli")]
     Identities(commands::identities::Args),
+    #[cfg(feature = "cli")]
     Forecast(commands::forecast::Args),
+    #[cfg(feature = "node")]
     Node(commands::node::Args),
+    #[cfg(feature = "operator")]
     Operator(commands::operator::Args),
+    #[cfg(feature = "kms")]
     Kms(commands::kms::Args),
+    #[cfg(feature = "canary")]
     Canary(Box<commands::canary::Args>),
     /// Look at credentials
+    #[cfg(feature = "cli")]
     Credential {
         #[command(subcommand)]
         command: CredentialCommand,
@@ -77,26 +85,50 @@ impl Command {
         match self {
             #[cfg(feature = "emulator")]
             Self::Azure { .. } => "warn",
+            #[cfg(feature = "emulator")]
+            Self::Up(_) => REPORTS_BY_ITSELF,
+            #[cfg(feature = "cli")]
+            Self::Render(_) | Self::Identities(_) | Self::Forecast(_) | Self::Credential { .. } => {
+                REPORTS_BY_ITSELF
+            }
+            #[cfg(feature = "node")]
             Self::Node(args) => args.default_log_filter(),
+            #[cfg(feature = "operator")]
             Self::Operator(args) => args.default_log_filter(),
+            #[cfg(feature = "kms")]
             Self::Kms(args) => args.default_log_filter(),
+            #[cfg(feature = "canary")]
             Self::Canary(_) => "warn,lanyard_canary=info",
-            _ => "error",
         }
     }
 
     /// Whether a flag of the command asks for lines of JSON.
     pub(crate) const fn logs_json(&self) -> bool {
         match self {
+            #[cfg(feature = "node")]
             Self::Node(args) => args.logs_json(),
+            #[cfg(feature = "operator")]
             Self::Operator(args) => args.logs_json(),
+            #[cfg(feature = "kms")]
             Self::Kms(args) => args.logs_json(),
-            _ => false,
+            #[cfg(feature = "canary")]
+            Self::Canary(_) => false,
+            #[cfg(feature = "cli")]
+            Self::Render(_) | Self::Identities(_) | Self::Forecast(_) | Self::Credential { .. } => {
+                false
+            }
+            #[cfg(feature = "emulator")]
+            Self::Up(_) | Self::Azure { .. } => false,
         }
     }
 }
 
+/// The log filter of commands that print their own result and errors.
+#[cfg(any(feature = "cli", feature = "emulator"))]
+const REPORTS_BY_ITSELF: &str = "error";
+
 /// The commands about credentials.
+#[cfg(feature = "cli")]
 #[derive(Debug, Subcommand)]
 pub(crate) enum CredentialCommand {
     Check(commands::credential::check::Args),

@@ -1,23 +1,44 @@
 //! One file per command: its arguments, its work, its output.
+//!
+//! A command is compiled with the feature of its group; what several groups share, with any of them.
 
 #[cfg(feature = "emulator")]
 pub(crate) mod azure;
+#[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
 mod azure_way;
+#[cfg(feature = "canary")]
 pub(crate) mod canary;
+#[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
 mod cluster_access;
+#[cfg(feature = "cli")]
 pub(crate) mod credential;
+#[cfg(feature = "cli")]
 pub(crate) mod forecast;
-mod go_values;
+#[cfg(any(feature = "node", feature = "operator", feature = "kms", feature = "cli"))]
+mod go_bool;
+#[cfg(any(feature = "node", feature = "operator", feature = "kms", feature = "canary"))]
+mod go_duration;
+#[cfg(any(feature = "cli", feature = "emulator"))]
 mod hosted_cluster;
+#[cfg(feature = "cli")]
 pub(crate) mod identities;
+#[cfg(feature = "kms")]
 pub(crate) mod kms;
+#[cfg(feature = "cli")]
 mod kubectl;
+#[cfg(feature = "node")]
 pub(crate) mod node;
+#[cfg(feature = "operator")]
 pub(crate) mod operator;
+#[cfg(any(feature = "operator", feature = "cli", feature = "emulator"))]
+mod problem_text;
+#[cfg(any(feature = "operator", feature = "cli"))]
 mod reach;
+#[cfg(feature = "cli")]
 pub(crate) mod render;
 #[cfg(feature = "emulator")]
 pub(crate) mod up;
+#[cfg(any(feature = "operator", feature = "cli"))]
 mod workloads;
 
 use std::future::Future;
@@ -25,7 +46,9 @@ use std::time::Duration;
 
 #[cfg(feature = "emulator")]
 use crate::cli::AzureCommand;
-use crate::cli::{Cli, Command, CredentialCommand};
+#[cfg(feature = "cli")]
+use crate::cli::CredentialCommand;
+use crate::cli::{Cli, Command};
 use crate::exit::{CommandError, CommandResult};
 use crate::settings::Environment;
 
@@ -35,15 +58,23 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
     match cli.command {
         #[cfg(feature = "emulator")]
         Command::Up(args) => block_on(up::run(args, environment)),
+        #[cfg(feature = "cli")]
         Command::Render(args) => render::run(&args),
+        #[cfg(feature = "cli")]
         Command::Forecast(args) => block_on(forecast::run(args, environment)),
+        #[cfg(feature = "cli")]
         Command::Identities(args) => block_on(identities::run(args, environment)),
+        #[cfg(feature = "kms")]
         Command::Kms(args) => block_on_threads(KMS_THREADS, kms::run(args, environment)),
+        #[cfg(feature = "canary")]
         Command::Canary(args) => block_on_one_thread(canary::run(*args, environment)),
+        #[cfg(feature = "operator")]
         Command::Operator(args) => {
             block_on_threads(OPERATOR_THREADS, operator::run(args, environment))
         }
+        #[cfg(feature = "node")]
         Command::Node(args) => block_on_threads(NODE_THREADS, node::run(args, environment)),
+        #[cfg(feature = "cli")]
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
         }
@@ -56,29 +87,35 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
     }
 }
 
+#[cfg(any(feature = "cli", feature = "emulator"))]
 fn block_on(work: impl Future<Output = CommandResult>) -> CommandResult {
     run_on(tokio::runtime::Builder::new_multi_thread().enable_all(), work)
 }
 
 /// The same on this thread alone: for what waits almost always and runs a thousand times.
+#[cfg(feature = "canary")]
 fn block_on_one_thread(work: impl Future<Output = CommandResult>) -> CommandResult {
     run_on(tokio::runtime::Builder::new_current_thread().enable_all(), work)
 }
 
 /// The same on so many threads at most, whatever the machine has.
+#[cfg(any(feature = "node", feature = "operator", feature = "kms"))]
 fn block_on_threads(most: usize, work: impl Future<Output = CommandResult>) -> CommandResult {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
     run_on(tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all(), work)
 }
 
 /// The node plugin waits for others almost always, and each thread costs memory on every node.
+#[cfg(feature = "node")]
 const NODE_THREADS: usize = 4;
 
 /// The operator waits for the API server almost always. A second thread made it slower: they wait for
 /// each other at the one heap, and the API server for a processor.
+#[cfg(feature = "operator")]
 const OPERATOR_THREADS: usize = 1;
 
 /// The KMS plugin waits for the vault almost always.
+#[cfg(feature = "kms")]
 const KMS_THREADS: usize = 2;
 
 /// How long blocking work may go on after a command has ended.

@@ -4,17 +4,50 @@ mod cli;
 mod commands;
 mod exit;
 mod logging;
+#[cfg(any(
+    feature = "node",
+    feature = "operator",
+    feature = "kms",
+    feature = "cli",
+    feature = "emulator"
+))]
 mod output;
 mod settings;
+#[cfg(any(
+    feature = "node",
+    feature = "operator",
+    feature = "kms",
+    feature = "canary",
+    feature = "emulator"
+))]
 mod signals;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse_as_called(commands::kms::go_arguments(std::env::args_os()));
+    let cli = cli::Cli::parse_as_called(arguments());
     logging::init(&cli.log, cli.command.default_log_filter(), cli.command.logs_json());
     match commands::run(cli) {
         Ok(exit) => exit.into(),
         Err(failure) => failure.report(),
     }
 }
+
+/// The arguments of the process; those of the KMS plugin may have one dash.
+fn arguments() -> Vec<OsString> {
+    let arguments = std::env::args_os();
+    #[cfg(feature = "kms")]
+    let arguments = commands::kms::go_arguments(arguments).into_iter();
+    arguments.collect()
+}
+
+#[cfg(not(any(
+    feature = "node",
+    feature = "operator",
+    feature = "kms",
+    feature = "canary",
+    feature = "cli",
+    feature = "emulator"
+)))]
+compile_error!("enable at least one of the features node, operator, kms, canary, cli, emulator");

@@ -1,7 +1,7 @@
 //! An hour in which Azure Resource Manager, or Entra, throttles everybody, in virtual time: nine
 //! canaries of one hosted cluster against the local Azure, and what the operator makes of their facts.
 
-#![cfg(feature = "emulator")]
+#![cfg(all(feature = "canary", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 #[path = "arm_storm/azure.rs"]

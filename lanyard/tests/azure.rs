@@ -1,6 +1,6 @@
 //! `lanyard azure` and `lanyard credential check` as people run them, against each other.
 
-#![cfg(feature = "emulator")]
+#![cfg(all(feature = "cli", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::process::{Command, Output};

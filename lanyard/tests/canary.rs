@@ -1,6 +1,6 @@
 //! `lanyard canary` as its pods run it, against a local Azure: nine processes, nine identities.
 
-#![cfg(feature = "emulator")]
+#![cfg(all(feature = "canary", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 #[path = "canary/api_server.rs"]

@@ -1,5 +1,6 @@
 //! `lanyard forecast` with the real program: what it reads, prints and ends with.
 
+#![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::io::Write;

@@ -1,5 +1,6 @@
 //! `lanyard` under the name of a kubectl plugin, and its way to an API server as people set it up.
 
+#![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::os::unix::fs::symlink;

@@ -1,7 +1,7 @@
 //! Policy, audit and identities of `lanyard node`, as people run it: another driver asks over
 //! `azure.sock`, the local Azure answers, and what was read becomes the policy that allows it.
 
-#![cfg(feature = "emulator")]
+#![cfg(all(feature = "node", feature = "emulator"))]
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! `cargo xtask image`: the container image, from our own binary and without a base.
+//! `cargo xtask image`: the container images, from our own program and without a base.
 //!
 //! No tool for containers is needed: the binary is linked statically, everything else that a
 //! TLS client and a resolver read is put beside it, and the archive is written here. For those
@@ -7,15 +7,18 @@
 pub(crate) mod archive;
 pub(crate) mod content;
 mod elf;
+mod product;
 mod roots;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Subcommand;
 
 use self::archive::{Entry, Image};
+pub(crate) use self::product::Product;
+use crate::conformance;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Tally};
@@ -28,16 +31,31 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Build the image of lanyard as an archive (docker-archive), and stage its files
-    Build {
-        /// The name with its tag
-        #[arg(long, default_value = LANYARD, value_name = "REFERENCE")]
-        reference: String,
+    /// Build images as archives (docker-archive), and stage their files
+    Build(BuildArguments),
+    /// Build images, and try each in an empty root with a network of its own
+    Try {
+        /// The image [default: each]
+        image: Option<Product>,
     },
-    /// Build the image of lanyard, and try it in an empty root with a network of its own
-    Try,
     /// Put programs that are there into an image archive
     Pack(Pack),
+}
+
+#[derive(Debug, clap::Args)]
+struct BuildArguments {
+    /// The image
+    #[arg(required_unless_present = "all")]
+    image: Option<Product>,
+    /// Build every image
+    #[arg(long, conflicts_with = "image")]
+    all: bool,
+    /// Optimize, as for what is pushed to a registry; takes minutes
+    #[arg(long)]
+    release: bool,
+    /// The name with its tag [default: localhost/IMAGE:VERSION]
+    #[arg(long, value_name = "REFERENCE", conflicts_with = "all")]
+    reference: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -59,10 +77,7 @@ struct Pack {
     output: PathBuf,
 }
 
-/// The image of lanyard, where it is not named otherwise.
-const LANYARD: &str = concat!("localhost/lanyard:", env!("CARGO_PKG_VERSION"));
-
-/// The image on disk.
+/// An image on disk.
 #[derive(Debug)]
 pub(crate) struct Built {
     /// The archive.
@@ -71,39 +86,85 @@ pub(crate) struct Built {
     pub(crate) root: PathBuf,
 }
 
+/// How the program of an image is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quality {
+    /// As the debug build of the workspace, whose dependencies are reused.
+    Suites,
+    /// As it is shipped: minutes of link-time optimization.
+    Released,
+}
+
+impl Quality {
+    const fn directory(self) -> &'static str {
+        match self {
+            Self::Suites => "suites",
+            Self::Released => "released",
+        }
+    }
+}
+
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
     match &arguments.verb {
-        Verb::Build { reference } => {
-            let built = build(house, reference)?;
-            process::say(&format!("{reference} {}", built.archive.display()));
-            process::say(&format!("files for the Containerfile: {}", built.root.display()));
+        Verb::Build(build) => build_all(house, build),
+        Verb::Try { image } => {
+            for product in chosen(*image) {
+                try_out(house, product, &build_for_suites(house, product)?)?;
+            }
             Ok(())
         }
-        Verb::Try => try_out(house, &build(house, LANYARD)?).map(drop),
         Verb::Pack(pack) => self::pack(pack),
     }
 }
 
-/// The image under its own name.
-pub(crate) fn build_default(house: &House) -> Result<Built, TaskError> {
-    build(house, LANYARD)
+fn chosen(image: Option<Product>) -> Vec<Product> {
+    image.map_or_else(|| Product::ALL.into(), |image| vec![image])
 }
 
-/// Builds the binary without the emulator, statically linked, and writes the image.
-fn build(house: &House, reference: &str) -> Result<Built, TaskError> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    // A directory of its own: other flags would make other builds begin anew.
-    let directory = house.target().join("image");
-    let mut cargo = house.cargo();
-    cargo.args(["build", "--locked", "--profile", "dist", "--package", "lanyard"]);
-    cargo.args(["--no-default-features", "--target", &target, "--target-dir"]).arg(&directory);
-    // Relocations are packed: they are most of what a start reads of the file and nobody ever after.
-    // No other build is without the emulator, so no other one would show what is dead then.
-    let flags = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -D warnings";
-    cargo.env("RUSTFLAGS", flags);
-    process::run(&mut cargo)?;
+fn build_all(house: &House, arguments: &BuildArguments) -> Result<(), TaskError> {
+    let quality = if arguments.release { Quality::Released } else { Quality::Suites };
+    for product in chosen(arguments.image) {
+        let built = build(house, product, quality, arguments.reference.as_deref())?;
+        let reference = arguments.reference.clone().unwrap_or_else(|| product.reference());
+        process::say(&format!("{reference} {}", built.archive.display()));
+        process::say(&format!("files for the Containerfile: {}", built.root.display()));
+    }
+    Ok(())
+}
 
-    let program = directory.join(&target).join("dist").join("lanyard");
+/// The image for a conformance suite: as fast to compile as the debug build. It is written again only
+/// when its program or this program changed.
+pub(crate) fn build_for_suites(house: &House, product: Product) -> Result<Built, TaskError> {
+    build(house, product, Quality::Suites, None)
+}
+
+/// The image as it is shipped.
+pub(crate) fn build_released(house: &House, product: Product) -> Result<Built, TaskError> {
+    build(house, product, Quality::Released, None)
+}
+
+/// Compiles the program, statically linked, and writes the image.
+fn build(
+    house: &House,
+    product: Product,
+    quality: Quality,
+    reference: Option<&str>,
+) -> Result<Built, TaskError> {
+    let images = house.target().join("image");
+    let directory = images.join(quality.directory()).join(product.name());
+    fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
+    let built = Built { archive: directory.with_extension("tar"), root: directory.join("root") };
+    // The programs of all images have one name: until this one's is copied, nobody else compiles.
+    let lock = images.join("lock");
+    let lock_file = File::create(&lock).map_err(file_error("make", &lock))?;
+    lock_file.lock().map_err(file_error("lock", &lock))?;
+    let program = match quality {
+        Quality::Suites => compile_for_suites(house, product, &images.join("programs"))?,
+        Quality::Released => compile_released(house, product, &images.join("target"))?,
+    };
+    if reference.is_none() && is_newer(&built.archive, &program) {
+        return Ok(built);
+    }
     let bytes = fs::read(&program).map_err(file_error("read", &program))?;
     if !elf::is_static(&bytes) {
         return Err(TaskError::Findings {
@@ -113,27 +174,69 @@ fn build(house: &House, reference: &str) -> Result<Built, TaskError> {
     }
     let mut entries = content::around_a_client();
     entries.push(Entry::program("lanyard", bytes));
-    let root = directory.join("root");
-    stage(&entries, &root)?;
+    stage(&entries, &built.root)?;
     let image = Image {
-        reference: reference.to_owned(),
+        reference: reference.map_or_else(|| product.reference(), str::to_owned),
         entrypoint: vec!["/lanyard".to_owned()],
         environment: content::environment(),
         entries,
     };
-    let archive = directory.join("lanyard.tar");
-    fs::write(&archive, image.archive()?).map_err(file_error("write", &archive))?;
-    Ok(Built { archive, root })
+    fs::write(&built.archive, image.archive()?).map_err(file_error("write", &built.archive))?;
+    Ok(built)
 }
 
-/// Runs the judge of the image, in a network namespace that ends with it.
-fn try_out(house: &House, built: &Built) -> Result<Tally, TaskError> {
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--package", "lanyard-conformance-image"]);
-    process::run(&mut build)?;
+/// Links the debug build of the workspace statically: only the package `lanyard` is compiled again.
+/// The program goes to a directory of its own, beside that of the ordinary debug build.
+fn compile_for_suites(
+    house: &House,
+    product: Product,
+    programs: &Path,
+) -> Result<PathBuf, TaskError> {
+    let mut cargo = house.cargo();
+    cargo.args(["rustc", "--locked", "--package", "lanyard", "--bin", "lanyard"]);
+    cargo.args(["--no-default-features", "--features", product.features_for_suites()]);
+    cargo.args(["--", "-C", "target-feature=+crt-static", "-C", "strip=symbols", "-D", "warnings"]);
+    cargo.env("CARGO_BUILD_BUILD_DIR", house.target()).env("CARGO_TARGET_DIR", programs);
+    process::run(&mut cargo)?;
+    Ok(programs.join("debug").join("lanyard"))
+}
+
+fn compile_released(
+    house: &House,
+    product: Product,
+    directory: &Path,
+) -> Result<PathBuf, TaskError> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut cargo = house.cargo();
+    cargo.args(["build", "--locked", "--profile", product.profile(), "--package", "lanyard"]);
+    cargo.args(["--no-default-features", "--features", product.features()]);
+    cargo.args(["--target", &target, "--target-dir"]).arg(directory);
+    // Relocations are packed: they are most of what a start reads of the file and nobody ever after.
+    let flags = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -D warnings";
+    cargo.env("RUSTFLAGS", flags);
+    process::run(&mut cargo)?;
+    Ok(directory.join(target).join(product.profile()).join("lanyard"))
+}
+
+/// Whether an archive was written after its program, and after this program, which decides what else
+/// is in it.
+fn is_newer(archive: &Path, program: &Path) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
+    let this = std::env::current_exe().ok().and_then(|path| time(&path));
+    time(archive).is_some_and(|written| {
+        [time(program), this].iter().all(|it| it.is_some_and(|changed| changed < written))
+    })
+}
+
+/// Runs the judge of an image, in a network namespace that ends with it.
+fn try_out(house: &House, product: Product, built: &Built) -> Result<Tally, TaskError> {
+    conformance::build_programs(house)?;
     let mut command = Command::new("unshare");
     command.arg("--net").arg(house.debug_binaries().join("lanyard-conformance-image"));
     command.arg("--root").arg(&built.root);
+    for name in product.commands() {
+        command.arg("--command").arg(name);
+    }
     for variable in content::environment() {
         command.arg("--environment").arg(variable);
     }
@@ -181,54 +284,37 @@ fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) 
     move |source| TaskError::File { action, path, source }
 }
 
-/// The stage of CI: the emulator is not in the image, the image can be built, and it works.
+/// The stage of CI: no image holds what it must not, each image can be built, and it works.
 pub(crate) fn check(house: &House) -> Result<Tally, TaskError> {
-    let mut tree = house.cargo();
-    tree.args(["tree", "--locked", "--package", "lanyard", "--no-default-features"]);
-    tree.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
-    let graph = process::capture(&mut tree)?;
-    let findings = forbidden_packages(&String::from_utf8_lossy(&graph));
-    if !findings.is_empty() {
-        return Err(TaskError::Findings {
-            check: "packages that the image must not hold",
-            findings,
-        });
+    let mut tally = check_dependencies(house)?;
+    for product in Product::ALL {
+        tally += try_out(house, product, &build_for_suites(house, product)?)?;
     }
-    let mut tally = Tally::ONE;
-    tally += try_out(house, &build(house, LANYARD)?)?;
     Ok(tally)
 }
 
-/// Packages that exist for the local Azure only.
-const LOCAL_ONLY: [&str; 2] = ["lanyard-emulator", "lanyard-up"];
-
-fn forbidden_packages(tree: &str) -> Vec<String> {
-    let mut found: Vec<String> = tree
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|package| LOCAL_ONLY.contains(package))
-        .map(str::to_owned)
-        .collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+/// Which packages and features the program of each image is compiled from.
+fn check_dependencies(house: &House) -> Result<Tally, TaskError> {
+    let mut tally = Tally::default();
+    let mut findings = Vec::new();
+    for product in Product::ALL {
+        let mut tree = house.cargo();
+        tree.args(["tree", "--locked", "--package", "lanyard", "--no-default-features"]);
+        tree.args(["--features", product.features(), "--edges", "normal,build"]);
+        tree.args(["--prefix", "none", "--format", "{p} {f}"]);
+        let graph = process::capture(&mut tree)?;
+        findings.extend(product.forbidden(&String::from_utf8_lossy(&graph)));
+        tally += Tally::ONE;
+    }
+    if findings.is_empty() {
+        return Ok(tally);
+    }
+    Err(TaskError::Findings { check: "what an image must not hold", findings })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_emulator_is_found_in_a_tree() {
-        let tree =
-            "lanyard v0.1.0 (/src/lanyard)\nlanyard-api v0.1.0\nlanyard-emulator v0.1.0 (*)\n";
-        assert_eq!(forbidden_packages(tree), ["lanyard-emulator"]);
-    }
-
-    #[test]
-    fn names_that_only_begin_alike_are_not_found() {
-        assert!(forbidden_packages("lanyard-upgrade v1.0.0\nlanyard v0.1.0\n").is_empty());
-    }
 
     #[test]
     fn a_file_of_the_image_stays_below_its_root() {

@@ -37,6 +37,9 @@ struct Arguments {
     /// Variables of the image
     #[arg(long, value_name = "NAME=VALUE")]
     environment: Vec<String>,
+    /// The commands of the image, each one
+    #[arg(long = "command", value_name = "NAME", required = true)]
+    commands: Vec<String>,
     /// Run only the cases whose names contain this
     filter: Option<String>,
 }
@@ -143,14 +146,20 @@ fn trials(world: &Arc<World>) -> Vec<Trial> {
         let world = Arc::clone(world);
         Trial::test(name, move || case(&world))
     };
-    vec![
+    let mut cases = vec![
         case("the_program_runs_in_an_empty_root", runs),
+        case("its_help_lists_the_commands_of_the_image_and_no_others", lists_commands),
         case("its_public_roots_hold_the_one_that_azure_is_signed_below", holds_roots),
-        case("names_resolve_through_dns_without_a_hosts_file", resolves),
-        case("a_private_authority_is_trusted_beside_the_public_roots", private_adds),
-        case("the_public_roots_stay_trusted_beside_a_private_authority", public_stays),
-        case("an_unknown_authority_is_refused", unknown_is_refused),
-    ]
+    ];
+    if world.arguments.commands.iter().any(|name| name == "credential") {
+        cases.extend([
+            case("names_resolve_through_dns_without_a_hosts_file", resolves),
+            case("a_private_authority_is_trusted_beside_the_public_roots", private_adds),
+            case("the_public_roots_stay_trusted_beside_a_private_authority", public_stays),
+            case("an_unknown_authority_is_refused", unknown_is_refused),
+        ]);
+    }
+    cases
 }
 
 fn runs(world: &World) -> Result<(), Failed> {
@@ -158,6 +167,22 @@ fn runs(world: &World) -> Result<(), Failed> {
     let sandbox = made.map_err(failed)?;
     let said = sandbox.run(&world.arguments.environment, &["--version"]).map_err(failed)?;
     expect(said.starts_with("lanyard "), &said)
+}
+
+fn lists_commands(world: &World) -> Result<(), Failed> {
+    let made = Sandbox::make(&world.arguments.root, world.public.pem(), &world.client_secret);
+    let said =
+        made.and_then(|it| it.run(&world.arguments.environment, &["--help"])).map_err(failed)?;
+    let mut listed: Vec<_> = said
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    listed.sort_unstable();
+    expect(listed == world.arguments.commands, &said)
 }
 
 /// The other cases put a root of their own in the place of these.

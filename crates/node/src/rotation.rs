@@ -37,9 +37,7 @@ mod wishes;
 
 pub(crate) use cadence::floor as shortest_wait;
 pub use decision::{Decision, Look, Reason, decide};
-pub use interval::{
-    IntervalBounds, IntervalProblem, ParseIntervalError, PollInterval, parse_go_duration,
-};
+pub use interval::{IntervalBounds, IntervalProblem, ParseIntervalError, PollInterval};
 pub use proof_state::{ProofState, proof_state};
 pub use rotator::{RotatingVolume, Rotator, RotatorSettings, Volumes};
 pub use volume_clock::{CheckRecord, VolumeClock};

@@ -2,8 +2,8 @@
 //!
 //! Everything that the other crates iterate stands here once: the nine control-plane components
 //! and their consumers, the hops of the identity flow and their outcomes, the encodings of vault
-//! objects, the clouds with their endpoints, the ids of Azure resources, and how an error is told in
-//! one line. To add a component, add its rows; nobody else matches on components.
+//! objects, the clouds with their endpoints, the ids of Azure resources, durations as Go writes them,
+//! and how an error is told in one line. To add a component, add its rows; nobody else matches on components.
 //!
 //! The crate has no IO, no clock and no runtime.
 
@@ -12,6 +12,7 @@ mod causes;
 pub mod cloud;
 pub mod component;
 pub mod encoding;
+mod go_duration;
 pub mod hop;
 pub mod identifier;
 pub mod outcome_code;
@@ -22,6 +23,7 @@ pub use causes::causes;
 pub use cloud::Cloud;
 pub use component::{Component, Consumer, Told};
 pub use encoding::ObjectEncoding;
+pub use go_duration::parse_go_duration;
 pub use hop::{Hop, Outcome};
 pub use identifier::{
     ClientId, InfraId, KeyVersion, ParseIdentifierError, SecretName, SubscriptionId, TenantId,

@@ -1,6 +1,9 @@
 //! The way to Azure, which every command that asks it something goes.
 
-use lanyard_azure::{Transport, TransportError, TransportSettings};
+#[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
+use lanyard_azure::Transport;
+use lanyard_azure::{TransportError, TransportSettings};
+#[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
 use lanyard_clock::SharedClock;
 
 use crate::exit::CommandError;
@@ -26,6 +29,7 @@ pub(super) fn settings(environment: &Environment) -> Result<TransportSettings, C
 }
 
 /// The transport of these settings.
+#[cfg(any(feature = "kms", feature = "canary", feature = "cli"))]
 pub(super) fn transport(
     settings: &TransportSettings,
     clock: &SharedClock,

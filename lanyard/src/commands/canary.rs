@@ -20,7 +20,7 @@ use lanyard_telemetry::{
 };
 use lanyard_vocabulary::{ArmResourceId, Cloud, Component, causes};
 
-use super::go_values::GoDuration;
+use super::go_duration::GoDuration;
 use super::{azure_way, cluster_access};
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::settings::Environment;

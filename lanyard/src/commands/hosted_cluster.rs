@@ -5,9 +5,10 @@ use std::path::Path;
 
 use lanyard_api::HostedCluster;
 use lanyard_desired::{
-    ParseHostedClusterError, Problem, Problems, ValidatedHostedCluster, parse_hosted_cluster,
+    ParseHostedClusterError, Problems, ValidatedHostedCluster, parse_hosted_cluster,
 };
 
+use super::problem_text::{line, problem_lines};
 use crate::exit::CommandError;
 use crate::output;
 
@@ -68,18 +69,6 @@ fn read(file: Option<&Path>) -> Result<(String, String), CommandError> {
 
 fn listing(name: &str, problems: &Problems) -> String {
     format!("{name} is not a HostedCluster that can be used\n\n{}", problem_lines(problems))
-}
-
-/// A line for every problem.
-pub(crate) fn problem_lines(problems: &Problems) -> String {
-    let lines: Vec<_> = problems.iter().map(line).collect();
-    lines.join("\n")
-}
-
-/// A problem with its severity and what to do about it.
-pub(crate) fn line(problem: &Problem) -> String {
-    let hint = problem.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-    format!("{}: {problem}{hint}", problem.severity)
 }
 
 #[cfg(test)]

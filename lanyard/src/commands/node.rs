@@ -4,6 +4,7 @@ mod azure;
 mod beside;
 mod claim;
 mod counted_client;
+mod endpoint;
 mod flags;
 mod kubernetes;
 #[cfg(feature = "crash-points")]

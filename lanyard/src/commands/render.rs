@@ -12,8 +12,9 @@ use lanyard_desired::{
 };
 use lanyard_vocabulary::ClientId;
 
-use super::go_values::GoBool;
+use super::go_bool::GoBool;
 use super::hosted_cluster;
+use super::problem_text::line;
 use super::workloads::WorkloadArgs;
 use crate::exit::{CommandError, CommandResult, Exit};
 use crate::output;
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &Args) -> CommandResult {
     } else {
         let templates = args.workloads.load()?;
         for lint in &templates.lint_vault_reader(args.vault_reader) {
-            output::note(&hosted_cluster::line(lint));
+            output::note(&line(lint));
         }
         render(&desired_objects(&cluster, &inputs(args, &wire, &templates)))
     };

@@ -7,8 +7,8 @@ use lanyard_desired::templates::WorkloadTemplates;
 use lanyard_vocabulary::Component;
 use serde_json::{Map, Value, json};
 
-use super::go_values::GoBool;
-use super::hosted_cluster::problem_lines;
+use super::go_bool::GoBool;
+use super::problem_text::problem_lines;
 use crate::exit::CommandError;
 
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,7 @@ use super::row::{Goal, Metric, Peer, Row};
 use crate::conformance;
 use crate::failure::TaskError;
 use crate::house::House;
-use crate::image;
+use crate::image::{self, Product};
 
 /// The names under which the numbers are reported.
 const OURSELVES: &str = "lanyard node";
@@ -12,8 +12,8 @@ const PAIR: Peer = Peer { name: "driver 1.6.0 + provider 1.8.2", absence: None }
 
 /// Builds the programs, has the conformance driver measure, and sets the numbers side by side.
 pub(super) fn measure(house: &House) -> Result<Vec<Row>, TaskError> {
-    // As it is shipped: released, and without the local Azure.
-    let lanyard = image::build_default(house)?.root.join("lanyard");
+    // As it is shipped.
+    let lanyard = image::build_released(house, Product::Node)?.root.join("lanyard");
     let mut command = conformance::measuring_driver(house, &lanyard)?;
     let file = house.target().join("node-measurements.json");
     command.arg("--measurements").arg(&file);

@@ -4,7 +4,7 @@ use super::row::{Goal, Metric, Peer, Row};
 use crate::conformance;
 use crate::failure::TaskError;
 use crate::house::House;
-use crate::image;
+use crate::image::{self, Product};
 
 /// The names under which the numbers are reported.
 const OURSELVES: &str = "lanyard operator";
@@ -13,8 +13,8 @@ const LOOP: Peer = Peer { name: "plain loop", absence: None };
 /// Builds the programs, has the judge of the operator measure a fleet of this many clusters, and sets
 /// the numbers side by side.
 pub(super) fn measure(house: &House, clusters: u32) -> Result<Vec<Row>, TaskError> {
-    // As it is shipped: released, and without the local Azure.
-    let lanyard = image::build_default(house)?.root.join("lanyard");
+    // As it is shipped.
+    let lanyard = image::build_released(house, Product::Lanyard)?.root.join("lanyard");
     let mut command = conformance::measuring_operator_driver(house, &lanyard)?;
     let file = house.target().join("operator-measurements.json");
     command.arg("--measurements").arg(&file).arg("--clusters").arg(clusters.to_string());

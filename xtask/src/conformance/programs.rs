@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::Suite;
 use crate::failure::TaskError;
 use crate::house::House;
-use crate::image;
 use crate::image::archive::{Entry, Image};
+use crate::image::{self, Product};
 use crate::process;
 use crate::tools::{self, KubernetesVersion};
 
@@ -57,7 +57,7 @@ pub(super) fn flags(
             tool("helm", &go("helm")?.join("helm")),
             tool("driver-1.6", &go("secrets-store-csi-driver-1.6")?.join(DRIVER)),
             tool("azure-provider", &go("azure-provider")?.join(PROVIDER)),
-            tool("lanyard-image", &image::build_default(house)?.archive),
+            image(house, Product::Node)?,
             tool("witness-image", &build_witness(house)?),
         ],
         Suite::Kms => vec![
@@ -67,7 +67,9 @@ pub(super) fn flags(
         Suite::HostedCluster => vec![
             node(house, kubernetes)?,
             tool("helm", &go("helm")?.join("helm")),
-            tool("lanyard-image", &image::build_default(house)?.archive),
+            image(house, Product::Azure)?,
+            image(house, Product::Lanyard)?,
+            image(house, Product::Node)?,
         ],
     })
 }
@@ -99,6 +101,12 @@ fn tool(name: &str, path: &Path) -> Flag {
 
 fn node(house: &House, kubernetes: KubernetesVersion) -> Result<Flag, TaskError> {
     Ok(tool("node", &tools::node_programs(house, kubernetes)?))
+}
+
+/// The archive of an image under the name of the image: `lanyard-node-image` and so on.
+fn image(house: &House, product: Product) -> Result<Flag, TaskError> {
+    let archive = image::build_for_suites(house, product)?.archive;
+    Ok(tool(&format!("{}-image", product.name()), &archive))
 }
 
 fn accepted_differences(conformance: &Path) -> PathBuf {

@@ -118,7 +118,7 @@ fn node_stage(
 ) -> Result<node::Stage, SetupError> {
     let azure = Arc::new(local_azure(arguments, site)?);
     let images = node::Images {
-        lanyard: load(tools.path("lanyard-image")?, site)?,
+        lanyard: load(tools.path("lanyard-node-image")?, site)?,
         witness: load(tools.path("witness-image")?, site)?,
     };
     let upstream =

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lanyard_vocabulary::parse_go_duration;
 use serde::{Deserialize, Serialize};
 
 /// The longest time between two looks at a healthy volume, jitter apart.
@@ -159,57 +160,6 @@ impl fmt::Display for IntervalProblem {
         }
     }
 }
-
-/// A duration as Go's `time.ParseDuration` reads it, without a sign: one or more of decimal number
-/// and unit (`90s`, `1h30m`, `1.5h`); `0` needs no unit. Nothing for what is none, and for what does
-/// not fit into 64 bits of nanoseconds.
-pub fn parse_go_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let mut rest = text;
-    let mut nanos: u128 = 0;
-    while !rest.is_empty() {
-        let number = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        let (amount, after) = rest.split_at(number);
-        let unit_length = after
-            .find(|letter: char| letter.is_ascii_digit() || letter == '.')
-            .unwrap_or(after.len());
-        let (unit, after) = after.split_at(unit_length);
-        nanos = nanos.checked_add(parse_amount(amount, unit_of(unit)?)?)?;
-        rest = after;
-    }
-    (!text.is_empty()).then(|| u64::try_from(nanos).ok().map(Duration::from_nanos)).flatten()
-}
-
-fn unit_of(name: &str) -> Option<u128> {
-    Some(match name {
-        "ns" => 1,
-        // Both micro signs, as Go takes them.
-        "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    })
-}
-
-/// A decimal number times a unit; digits beyond a nanosecond are dropped.
-fn parse_amount(text: &str, unit: u128) -> Option<u128> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return None;
-    }
-    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
-    let fraction = fraction.get(..fraction.len().min(MAX_FRACTION))?;
-    let scale = 10_u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
-    let part = digits(fraction)?.checked_mul(unit)? / scale;
-    digits(whole)?.checked_mul(unit)?.checked_add(part)
-}
-
-/// More digits say less than a nanosecond, even of an hour.
-const MAX_FRACTION: usize = 15;
 
 #[cfg(test)]
 mod tests {

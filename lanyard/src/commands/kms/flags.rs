@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use lanyard_kms::Layout;
 
-use crate::commands::go_values::{GoBool, GoDuration};
+use crate::commands::go_bool::GoBool;
+use crate::commands::go_duration::GoDuration;
 
 /// Everything that `lanyard kms` can be told.
 #[derive(Debug, clap::Args)]

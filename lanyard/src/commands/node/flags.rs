@@ -11,8 +11,10 @@ use lanyard_node::rotation::PollInterval;
 use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::Cloud;
 
+use super::endpoint::Endpoint;
 use super::quantity::MemoryQuantity;
-use crate::commands::go_values::{Endpoint, GoBool, GoDuration};
+use crate::commands::go_bool::GoBool;
+use crate::commands::go_duration::GoDuration;
 
 /// Everything that `lanyard node` can be told.
 #[derive(Debug, clap::Args)]

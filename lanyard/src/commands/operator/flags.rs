@@ -6,7 +6,8 @@ use clap::ValueEnum;
 use lanyard_telemetry::ListenAddress;
 use lanyard_vocabulary::ClientId;
 
-use crate::commands::go_values::{GoBool, GoDuration};
+use crate::commands::go_bool::GoBool;
+use crate::commands::go_duration::GoDuration;
 use crate::commands::reach::ReachArgs;
 use crate::commands::workloads::WorkloadArgs;
 
