@@ -143,6 +143,8 @@ pub(crate) enum SetupError {
     Sanity(#[from] SanityError),
     #[error("the objects of the suite could not be written")]
     Objects(#[source] KubectlError),
+    #[error("the commands of the tutorial could not be prepared: {said}")]
+    Tutorial { said: String },
     #[error("the suite needs `--program`")]
     NoProgram,
     #[error("the suite needs a cluster, which a subscription alone does not have")]
