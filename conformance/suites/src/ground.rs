@@ -10,7 +10,7 @@ use thiserror::Error;
 use tokio::runtime::Runtime;
 
 use crate::live::Live;
-use crate::local_azure::{LocalAzure, LocalAzureError};
+use crate::local_azure::{ControlApi, LocalAzure, LocalAzureError};
 use crate::program::{Environment, Inputs};
 use crate::recorder::Upstream;
 
@@ -164,9 +164,9 @@ impl Local {
     ) -> Result<Self, GroundError> {
         let azure = LocalAzure::start(lanyard, hosted_cluster)?;
         let (guests, world, minted) = runtime.block_on(async {
-            let guests: Guests = azure.read("guests").await?;
-            let world: World = azure.read("world").await?;
-            let minted: Minted = azure.write("federated-token", &json!({})).await?;
+            let guests: Guests = azure.control().read("guests").await?;
+            let world: World = azure.control().read("world").await?;
+            let minted: Minted = azure.control().write("federated-token", &json!({})).await?;
             Ok::<_, LocalAzureError>((guests, world, minted))
         })?;
         let vault_reader = world
@@ -205,8 +205,8 @@ impl Local {
     }
 
     /// The control API.
-    pub(crate) const fn control(&self) -> &LocalAzure {
-        &self.azure
+    pub(crate) const fn control(&self) -> &ControlApi {
+        self.azure.control()
     }
 
     /// The URL of the intercepting proxy.
@@ -221,7 +221,7 @@ impl Local {
 
     /// A new version of the credential that the node's identity may read.
     pub(crate) async fn rotate_component(&self) -> Result<serde_json::Value, LocalAzureError> {
-        self.azure.rotate(&self.place.component, 0).await
+        self.control().rotate(&self.place.component, 0).await
     }
 
     /// What a client signs in with, and where.

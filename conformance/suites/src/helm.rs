@@ -12,6 +12,8 @@ pub(crate) enum Chart {
     Node,
     /// The operator.
     Operator,
+    /// The local Azure.
+    Azure,
 }
 
 impl Chart {
@@ -20,6 +22,7 @@ impl Chart {
         match self {
             Self::Node => "lanyard-node",
             Self::Operator => "lanyard-operator",
+            Self::Azure => "lanyard-azure",
         }
     }
 
@@ -28,6 +31,7 @@ impl Chart {
         match self {
             Self::Node => "conformance",
             Self::Operator => "conformance-operator",
+            Self::Azure => "conformance-azure",
         }
     }
 
@@ -35,10 +39,13 @@ impl Chart {
     const fn repository(self) -> &'static str {
         match self {
             Self::Node => "linux.image.repository",
-            Self::Operator => "image.repository",
+            Self::Operator | Self::Azure => "image.repository",
         }
     }
 }
+
+/// The variables with the directories in which Helm keeps files.
+pub(crate) const HOMES: [&str; 3] = ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"];
 
 /// Helm did not do as it was told.
 #[derive(Debug, Error)]
@@ -138,7 +145,7 @@ impl Helm {
     fn run(&self, arguments: &[&str]) -> Result<String, HelmError> {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
-        for name in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        for name in HOMES {
             command.env(name, &self.home);
         }
         // The proxy of the environment knows no cluster on loopback.

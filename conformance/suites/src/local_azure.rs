@@ -46,8 +46,15 @@ pub(crate) struct LocalAzure {
     program: PathBuf,
     child: Child,
     session: Session,
-    client: reqwest::Client,
+    control: ControlApi,
     directory: TempDir,
+}
+
+/// The control API of a local Azure, whichever process or pod serves it.
+#[derive(Debug, Clone)]
+pub(crate) struct ControlApi {
+    url: String,
+    client: reqwest::Client,
 }
 
 /// What `lanyard azure serve --output json` prints once it answers.
@@ -78,12 +85,10 @@ impl LocalAzure {
         if session.is_err() {
             end(&mut child);
         }
-        // Loopback needs no proxy, and the environment's must not be asked.
-        let client = reqwest::Client::builder().no_proxy().build().map_err(|source| {
-            LocalAzureError::Unreachable { path: "control".to_owned(), source }
-        })?;
+        let session = session?;
+        let control = ControlApi::new(&session.control)?;
         let program = lanyard.to_path_buf();
-        Ok(Self { program, child, session: session?, client, directory })
+        Ok(Self { program, child, session, control, directory })
     }
 
     /// The program that serves it.
@@ -109,6 +114,22 @@ impl LocalAzure {
     /// A directory that goes with this local Azure.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// Its control API.
+    pub(crate) const fn control(&self) -> &ControlApi {
+        &self.control
+    }
+}
+
+impl ControlApi {
+    /// The control API at a URL, which ends in `/lanyard/v1`.
+    pub(crate) fn new(url: &str) -> Result<Self, LocalAzureError> {
+        // Loopback needs no proxy, and the environment's must not be asked.
+        let client = reqwest::Client::builder().no_proxy().build().map_err(|source| {
+            LocalAzureError::Unreachable { path: "control".to_owned(), source }
+        })?;
+        Ok(Self { url: url.to_owned(), client })
     }
 
     /// `GET` on the control API.
@@ -148,7 +169,7 @@ impl LocalAzure {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("{}/{path}", self.session.control)
+        format!("{}/{path}", self.url)
     }
 
     async fn call<T: DeserializeOwned>(

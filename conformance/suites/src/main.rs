@@ -23,6 +23,7 @@ mod settings;
 mod site;
 mod suites;
 mod toolbox;
+mod tutorial;
 mod volume;
 
 use std::io::Write;

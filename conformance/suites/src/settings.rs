@@ -171,6 +171,8 @@ pub(crate) enum SetupError {
         #[source]
         source: Box<serde_saphyr::Error>,
     },
+    #[error("the commands of the tutorial could not be prepared: {said}")]
+    Tutorial { said: String },
     #[error("the suite needs `--program`")]
     NoProgram,
     #[error("the suite needs a cluster, which a subscription alone does not have")]

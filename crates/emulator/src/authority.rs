@@ -12,7 +12,8 @@ use lanyard_clock::{Clock as _, SystemClock};
 use parking_lot::Mutex;
 use rcgen::{
     BasicConstraints, CertificateParams, CidrSubnet, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256, SanType,
+    Issuer, KeyPair, KeyUsagePurpose, NameConstraints, PKCS_ECDSA_P256_SHA256, PublicKeyData as _,
+    SanType,
 };
 use rustls::crypto::aws_lc_rs::sign::any_ecdsa_type;
 use rustls::server::{ClientHello, ResolvesServerCert};
@@ -47,12 +48,39 @@ pub enum AuthorityError {
     /// A key or a certificate could not be made.
     #[error("a certificate of the local authority could not be made")]
     Certificate(#[source] rcgen::Error),
-    /// The stored certificate is not PEM.
-    #[error("the stored certificate of the local authority is not PEM")]
-    Stored(#[source] rustls_pki_types::pem::Error),
+    /// The certificate or its private key is not PEM.
+    #[error("the certificate or the key of the local authority is not PEM")]
+    Pem(#[source] rustls_pki_types::pem::Error),
+    /// The certificate or its private key could not be parsed.
+    #[error("the certificate or the key of the local authority could not be parsed")]
+    Parse(#[source] rcgen::Error),
+    /// The certificate is not that of a certificate authority.
+    #[error("the certificate is not that of a certificate authority")]
+    NoAuthority,
+    /// The private key is not the one that the certificate names.
+    #[error("the private key does not belong to the certificate of the local authority")]
+    OtherKey,
     /// TLS does not take the key of a certificate.
     #[error("TLS does not take the key of a certificate of the local authority")]
     Signer(#[source] rustls::Error),
+}
+
+impl AuthorityError {
+    /// What to do about it.
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Pem(_) | Self::Parse(_) | Self::NoAuthority | Self::OtherKey => Some(
+                "give the certificate of an authority (basic constraint CA) and its own private \
+                 key, both in PEM; the key is PKCS#8, SEC1 or PKCS#1",
+            ),
+            Self::Certificate(_) | Self::Signer(_) => None,
+        }
+    }
+
+    /// Whether the certificate or the key that was given is at fault.
+    pub(crate) const fn is_invalid_input(&self) -> bool {
+        self.hint().is_some()
+    }
 }
 
 impl From<rcgen::Error> for AuthorityError {
@@ -89,29 +117,31 @@ impl LocalAuthority {
             certificate_pem: certificate.pem(),
             key_pem: SecretText::new(key.serialize_pem()),
         };
-        Ok(Self::assemble(params, key, certificate.der().clone(), stored, clock))
+        let certificate = certificate.der().clone();
+        let issuer = Issuer::new(params, key);
+        Ok(Self { issuer, certificate, stored, clock, leaves: Mutex::default() })
+    }
+
+    /// The authority of a certificate and its private key, both PEM. The certificate need not be
+    /// constrained to the names of Azure; leaves are for these names alone all the same.
+    pub(crate) fn from_pem(
+        certificate_pem: String,
+        key_pem: SecretText,
+    ) -> Result<Self, AuthorityError> {
+        Self::from_stored(StoredAuthority { certificate_pem, key_pem })
     }
 
     /// The authority of a state file.
     pub(crate) fn from_stored(stored: StoredAuthority) -> Result<Self, AuthorityError> {
         let certificate = CertificateDer::from_pem_slice(stored.certificate_pem.as_bytes())
-            .map_err(AuthorityError::Stored)?;
-        let key = KeyPair::from_pkcs8_pem_and_sign_algo(
-            stored.key_pem.expose(),
-            &PKCS_ECDSA_P256_SHA256,
-        )?;
-        Ok(Self::assemble(authority_params(), key, certificate, stored, SystemClock::new()))
-    }
-
-    fn assemble(
-        params: CertificateParams,
-        key: KeyPair,
-        certificate: CertificateDer<'static>,
-        stored: StoredAuthority,
-        clock: SystemClock,
-    ) -> Self {
-        let issuer = Issuer::new(params, key);
-        Self { issuer, certificate, stored, clock, leaves: Mutex::default() }
+            .map_err(AuthorityError::Pem)?;
+        let key = PrivateKeyDer::from_pem_slice(stored.key_pem.expose().as_bytes())
+            .map_err(AuthorityError::Pem)?;
+        let key = KeyPair::try_from(&key).map_err(AuthorityError::Parse)?;
+        check_pair(&certificate, &key)?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(AuthorityError::Parse)?;
+        let clock = SystemClock::new();
+        Ok(Self { issuer, certificate, stored, clock, leaves: Mutex::default() })
     }
 
     /// The authority for the state file.
@@ -161,6 +191,19 @@ impl ResolvesServerCert for LocalAuthority {
     }
 }
 
+/// Fails unless the certificate is that of an authority and names this key.
+fn check_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> Result<(), AuthorityError> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate)
+        .map_err(|_| AuthorityError::Parse(rcgen::Error::CouldNotParseCertificate))?;
+    if !parsed.is_ca() {
+        return Err(AuthorityError::NoAuthority);
+    }
+    if parsed.public_key().raw != key.subject_public_key_info() {
+        return Err(AuthorityError::OtherKey);
+    }
+    Ok(())
+}
+
 fn authority_params() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name(NAME);
@@ -182,6 +225,7 @@ fn authority_params() -> CertificateParams {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{DistinguishedName, DnType, DnValue};
     use rustls::RootCertStore;
     use rustls::client::WebPkiServerVerifier;
     use rustls::client::danger::ServerCertVerifier;
@@ -216,6 +260,41 @@ mod tests {
         for host in ["example.com", "azure.net", "evilvault.azure.net.example.com"] {
             assert!(verify(&authority, host).is_err(), "{host}");
         }
+    }
+
+    /// As Helm's `genCA` makes one: without name constraints.
+    fn unconstrained() -> (String, SecretText) {
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let mut params = CertificateParams::default();
+        let name = DnValue::PrintableString("local Azure of a cluster".try_into().unwrap());
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let certificate = params.self_signed(&key).unwrap();
+        (certificate.pem(), SecretText::new(key.serialize_pem()))
+    }
+
+    #[test]
+    fn a_given_authority_signs_leaves_that_name_it_as_it_names_itself() {
+        let (certificate, key) = unconstrained();
+        let authority = LocalAuthority::from_pem(certificate.clone(), key).unwrap();
+        assert_eq!(authority.certificate_pem(), certificate);
+        assert_eq!(verify(&authority, "kv.vault.azure.net"), Ok(()));
+    }
+
+    #[test]
+    fn a_key_of_another_certificate_and_a_leaf_are_refused() {
+        let [one, other] = [(); 2].map(|()| LocalAuthority::generate().unwrap());
+        let (certificate, key) = (one.stored.certificate_pem, other.stored.key_pem);
+        let refused = LocalAuthority::from_pem(certificate, key).unwrap_err();
+        assert!(matches!(refused, AuthorityError::OtherKey), "{refused}");
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+        let leaf = CertificateParams::default().self_signed(&key).unwrap();
+        let key = SecretText::new(key.serialize_pem());
+        let refused = LocalAuthority::from_pem(leaf.pem(), key).unwrap_err();
+        assert!(matches!(refused, AuthorityError::NoAuthority), "{refused}");
+        assert!(refused.is_invalid_input());
     }
 
     #[test]

@@ -35,6 +35,14 @@ pub struct Builder {
     plan: Option<Seeding>,
     tokens: TokenPolicy,
     ids: Ids,
+    authority: Option<GivenAuthority>,
+}
+
+/// A certificate authority that the caller provides, both PEM.
+#[derive(Debug)]
+struct GivenAuthority {
+    certificate: String,
+    key: SecretText,
 }
 
 /// A plan, and what it means to a world that is there.
@@ -110,6 +118,7 @@ impl StartError {
                 "use another directory, or give no plan (leave out -f) to continue with the \
                  world that is there",
             ),
+            Self::Authority(error) => error.hint(),
             Self::Seed(error) => error.hint(),
             _ => None,
         }
@@ -119,6 +128,14 @@ impl StartError {
     /// that of the saved world.
     pub const fn is_invalid_plan(&self) -> bool {
         matches!(self, Self::OtherWorld { .. } | Self::Seed(SeedError::Plan { .. }))
+    }
+
+    /// Whether the certificate authority that was given is at fault.
+    pub const fn is_invalid_authority(&self) -> bool {
+        match self {
+            Self::Authority(error) => error.is_invalid_input(),
+            _ => false,
+        }
     }
 }
 
@@ -182,6 +199,17 @@ impl Builder {
         self
     }
 
+    /// Signs the certificates of the Azure names with this authority, instead of a generated one or
+    /// the one of the state directory. Both parameters are PEM.
+    ///
+    /// A generated authority is constrained to the names of Azure. This one is what the caller
+    /// made it.
+    #[must_use]
+    pub fn certificate_authority(mut self, certificate: String, key: String) -> Self {
+        self.authority = Some(GivenAuthority { certificate, key: SecretText::new(key) });
+        self
+    }
+
     /// Starts the emulator: once this returns, the port answers.
     ///
     /// # Errors
@@ -207,7 +235,11 @@ impl Builder {
     fn build(self) -> Result<Engine, StartError> {
         let store = self.state_dir.as_deref().map(Store::open).transpose()?;
         let saved = store.as_ref().map(Store::load).transpose()?.flatten();
-        let is_new = saved.is_none();
+        let is_changed = saved.is_none() || self.authority.is_some();
+        let given = self
+            .authority
+            .map(|given| LocalAuthority::from_pem(given.certificate, given.key))
+            .transpose()?;
         let (authority, world, ids) = if let Some(saved) = saved {
             if let Some(Seeding::Exactly(plan)) = &self.plan
                 && saved.world.plan.as_ref() != Some(&plan.fingerprint()?)
@@ -215,7 +247,11 @@ impl Builder {
                 let directory = self.state_dir.unwrap_or_default();
                 return Err(StartError::OtherWorld { directory });
             }
-            (LocalAuthority::from_stored(saved.authority)?, saved.world, saved.ids)
+            let authority = match given {
+                Some(given) => given,
+                None => LocalAuthority::from_stored(saved.authority)?,
+            };
+            (authority, saved.world, saved.ids)
         } else {
             let mut ids = self.ids;
             let mut world = World { tokens: self.tokens, ..World::default() };
@@ -225,10 +261,10 @@ impl Builder {
                 world.imds.machine = Machine::of(plan, &mut ids);
             }
             world.imds.identity_header = Some(SecretText::new(ids.hex32()));
-            (LocalAuthority::generate()?, world, ids)
+            (given.map_or_else(LocalAuthority::generate, Ok)?, world, ids)
         };
         let engine = Engine::new(self.clock, Arc::new(authority), world, ids, store);
-        if is_new {
+        if is_changed {
             engine.save()?;
         }
         Ok(engine)
@@ -282,6 +318,7 @@ impl Emulator {
             plan: None,
             tokens: TokenPolicy::default(),
             ids: Ids::Random,
+            authority: None,
         }
     }
 

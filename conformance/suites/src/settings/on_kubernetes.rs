@@ -37,6 +37,7 @@ pub(super) fn prepare(
         Suite::Chart => chart::trials(chart::Stage {
             helm: helm(arguments, tools, &site, Chart::Node)?,
             operator: helm(arguments, tools, &site, Chart::Operator)?,
+            azure: helm(arguments, tools, &site, Chart::Azure)?,
             site,
             golden: arguments.repository.join("conformance").join("kubernetes"),
             bless: arguments.bless,
@@ -134,18 +135,25 @@ fn hosted_cluster_stage(
     tools: &Toolbox,
     site: &Arc<Site>,
 ) -> Result<hosted_cluster::Stage, SetupError> {
+    let images = hosted_cluster::Images {
+        node: load(tools.path("lanyard-node-image")?, site)?,
+        operator: load(tools.path("lanyard-image")?, site)?,
+        azure: load(tools.path("lanyard-azure-image")?, site)?,
+    };
+    let absolute = |path: &Path| {
+        path.canonicalize()
+            .map_err(|source| SetupError::Read { path: path.to_path_buf(), source })
+    };
     let parts = hosted_cluster::Parts {
         site: Arc::clone(site),
-        azure: local_azure(arguments, site)?,
-        node: helm(arguments, tools, site, Chart::Node)?,
-        operator: helm(arguments, tools, site, Chart::Operator)?,
-        image: load(tools.path("lanyard-image")?, site)?,
-        lanyard: arguments.lanyard.clone(),
-        hosted_cluster: arguments.hosted_cluster.clone(),
+        images,
+        helm: tools.path("helm")?.to_path_buf(),
+        lanyard: absolute(&arguments.lanyard)?,
+        repository: absolute(&arguments.repository)?,
     };
-    let stage = hosted_cluster::Stage::new(parts);
-    stage.prepare().map_err(SetupError::Objects)?;
-    Ok(stage)
+    hosted_cluster::Stage::new(parts).map_err(|error| SetupError::Tutorial {
+        said: error.message().unwrap_or_default().to_owned(),
+    })
 }
 
 /// Gives the node an image, and returns the name that it has there.

@@ -1,5 +1,6 @@
 //! The charts, judged by Helm and by a Kubernetes API.
 
+mod authority;
 mod operator_ownership;
 mod ownership;
 
@@ -36,6 +37,7 @@ impl Variant {
         match self.chart {
             Chart::Node => name,
             Chart::Operator => format!("operator_{name}"),
+            Chart::Azure => format!("azure_{name}"),
         }
     }
 
@@ -47,7 +49,7 @@ impl Variant {
 
 const MONITORS: &str = "monitoring.coreos.com/v1/PodMonitor";
 
-const VARIANTS: [Variant; 9] = [
+const VARIANTS: [Variant; 12] = [
     variant(Chart::Node, "defaults", "1.36.3"),
     variant(Chart::Node, "tokens-in-the-volume-context", "1.34.4"),
     variant(Chart::Node, "beside-another-driver", "1.36.3"),
@@ -57,6 +59,9 @@ const VARIANTS: [Variant; 9] = [
     variant(Chart::Operator, "defaults", "1.36.3"),
     variant(Chart::Operator, "beside-hypershift", "1.36.3"),
     variant(Chart::Operator, "everything", "1.36.3").with(MONITORS),
+    variant(Chart::Azure, "defaults", "1.36.3"),
+    variant(Chart::Azure, "network-of-the-node", "1.36.3"),
+    variant(Chart::Azure, "everything", "1.36.3"),
 ];
 
 /// Values that must be refused, and what the refusal must name.
@@ -117,12 +122,35 @@ const REFUSED_BY_OPERATOR: [(&str, &str, &str); 12] = [
     ("an_image_without_a_repository", "image.repository=", "image.repository is needed"),
 ];
 
+/// The same for the chart of the local Azure.
+const REFUSED_BY_AZURE: [(&str, &str, &str); 9] = [
+    ("an_unknown_value", "hostedclusters=x", "hostedclusters"),
+    ("a_type_of_the_service", "service.type=LoadBalancer", "type"),
+    ("more_than_one_replica", "replicas=2", "replicas"),
+    (
+        "an_address_that_machines_outside_of_the_node_reach",
+        "hostNetwork=true,listen=0.0.0.0:7750",
+        "listen: with hostNetwork=true every machine that reaches the node",
+    ),
+    (
+        "an_address_that_other_pods_cannot_reach",
+        "listen=127.0.0.1:7750",
+        "listen: other pods cannot reach 127.0.0.1:7750",
+    ),
+    ("an_address_without_a_port", "listen=0.0.0.0", "/listen"),
+    ("a_certificate_without_its_key", "ca.key=", "/ca"),
+    ("a_hosted_cluster_that_is_none", "hostedCluster=kind: Pod", "this is not one HostedCluster"),
+    ("an_image_without_a_repository", "image.repository=", "image.repository is needed"),
+];
+
 /// What the trials need.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) helm: Helm,
     /// The same for the chart of the operator.
     pub(crate) operator: Helm,
+    /// The same for the chart of the local Azure.
+    pub(crate) azure: Helm,
     pub(crate) site: Arc<Site>,
     /// `conformance/kubernetes`.
     pub(crate) golden: PathBuf,
@@ -136,6 +164,9 @@ pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
         trial("chart::lint_finds_nothing", &stage, |stage| stage.helm.lint().map_err(chain)),
         trial("chart::lint_finds_nothing_in_the_chart_of_the_operator", &stage, |stage| {
             stage.operator.lint().map_err(chain)
+        }),
+        trial("chart::lint_finds_nothing_in_the_chart_of_the_local_azure", &stage, |stage| {
+            stage.azure.lint().map_err(chain)
         }),
     ];
     for variant in VARIANTS {
@@ -160,8 +191,13 @@ pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
         let name = format!("chart::{name}_is_refused_by_the_operator");
         trials.push(trial(&name, &stage, move |stage| stage.refuse(Chart::Operator, value, named)));
     }
+    for (name, value, named) in REFUSED_BY_AZURE {
+        let name = format!("chart::{name}_is_refused_by_the_local_azure");
+        trials.push(trial(&name, &stage, move |stage| stage.refuse(Chart::Azure, value, named)));
+    }
     trials.extend(ownership::trials(&stage));
     trials.extend(operator_ownership::trials(&stage));
+    trials.extend(authority::trials(&stage));
     trials
 }
 
@@ -179,6 +215,7 @@ impl Stage {
         match chart {
             Chart::Node => &self.helm,
             Chart::Operator => &self.operator,
+            Chart::Azure => &self.azure,
         }
     }
 
@@ -187,6 +224,7 @@ impl Stage {
         self.golden.join(match chart {
             Chart::Node => "chart",
             Chart::Operator => "operator-chart",
+            Chart::Azure => "azure-chart",
         })
     }
 
@@ -212,7 +250,17 @@ impl Stage {
     /// The API reads every object strictly and admits it, without keeping it.
     fn validate(&self, variant: Variant) -> Result<(), Failed> {
         let rendered = self.rendered(variant)?;
-        self.site.kubectl.admit(&rendered).map_err(chain)
+        let kubectl = &self.site.kubectl;
+        // The API admits no object of a namespace that it would only have created.
+        let namespaces = authority::namespaces(variant.chart, &rendered);
+        for name in &namespaces {
+            kubectl.run(&["create", "namespace", name]).map_err(chain)?;
+        }
+        let admitted = kubectl.admit(&rendered);
+        for name in &namespaces {
+            kubectl.delete(&["namespace", name]).map_err(chain)?;
+        }
+        admitted.map_err(chain)
     }
 
     fn refuse(&self, chart: Chart, value: &str, named: &str) -> Result<(), Failed> {

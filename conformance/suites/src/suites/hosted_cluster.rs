@@ -1,7 +1,9 @@
-//! The whole flow on a real node: both charts, a HostedCluster that `kubectl` applies, and a canary in
-//! the place of each of its nine components, over the local Azure.
+//! The whole flow on a real node, as `docs/tutorial-kubernetes.md` shows it: the three charts, a
+//! HostedCluster that `kubectl` applies, and a canary in the place of each of its nine components, over
+//! the pod of the local Azure.
 //!
-//! The trials are the life of one hosted cluster, in this order.
+//! The trials are the life of one hosted cluster, in this order. They run the commands of that page: page
+//! and test cannot differ.
 
 mod canaries;
 mod charts;
@@ -13,26 +15,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
-use serde_json::json;
 use tokio::sync::OnceCell;
 
 use self::charts::Ports;
 use super::chain;
-use crate::ground::Local;
-use crate::helm::Helm;
-use crate::kubectl::{Kubectl, KubectlError};
+use crate::kubectl::Kubectl;
+use crate::local_azure::ControlApi;
 use crate::site::Site;
+use crate::tutorial::{Surroundings, Tutorial};
 
 /// The HostedCluster of the example, and where its control plane is.
 const NAMESPACE: &str = "clusters";
 const NAME: &str = "harbour";
 const CONTROL_PLANE: &str = "clusters-harbour";
 
+/// The namespace of the releases.
+const RELEASES: &str = "lanyard";
+
 /// How long pods may take to run, images being there.
 const START: Duration = Duration::from_mins(2);
-
-/// How often the plugin looks at vaults.
-const INTERVAL: &str = "10s";
 
 /// How long something may take until canaries show it and the operator says it: the plugin's
 /// interval, the kubelet's period of ten to fifteen seconds, a canary's interval, and time to act on a
@@ -43,17 +44,21 @@ const ARRIVAL: Duration = Duration::from_mins(2);
 #[derive(Debug)]
 pub(crate) struct Parts {
     pub(crate) site: Arc<Site>,
-    pub(crate) azure: Local,
-    /// The chart of the node plugin.
-    pub(crate) node: Helm,
-    /// The chart of the operator.
-    pub(crate) operator: Helm,
-    /// The name under which the node has our image.
-    pub(crate) image: String,
-    /// The program, for what people type.
+    pub(crate) images: Images,
+    /// The program `helm`.
+    pub(crate) helm: PathBuf,
+    /// The program `lanyard`, for what people type.
     pub(crate) lanyard: PathBuf,
-    /// The HostedCluster.
-    pub(crate) hosted_cluster: PathBuf,
+    /// The directory in which the commands of the page run.
+    pub(crate) repository: PathBuf,
+}
+
+/// The names under which the node has our images.
+#[derive(Debug)]
+pub(crate) struct Images {
+    pub(crate) node: String,
+    pub(crate) operator: String,
+    pub(crate) azure: String,
 }
 
 /// Everything that the trials need.
@@ -61,13 +66,20 @@ pub(crate) struct Parts {
 pub(crate) struct Stage {
     parts: Parts,
     ports: Ports,
-    installed: OnceCell<()>,
+    /// The control API of the pod of the local Azure, over loopback.
+    azure: ControlApi,
+    page: Tutorial,
+    surroundings: Surroundings,
+    installed: OnceCell<String>,
 }
 
 type Steps<'a> = Pin<Box<dyn Future<Output = Result<(), Failed>> + 'a>>;
 type Run = for<'a> fn(&'a Stage) -> Steps<'a>;
 
 const TRIALS: &[(&str, Run)] = &[
+    ("six_commands_of_the_tutorial_end_with_nine_proven_identities", |stage| {
+        Box::pin(async { lives::tutorial(stage) })
+    }),
     ("a_hosted_cluster_becomes_nine_pods_that_prove_their_identities", |stage| {
         Box::pin(lives::creation(stage))
     }),
@@ -79,7 +91,7 @@ const TRIALS: &[(&str, Run)] = &[
     ("a_right_that_is_taken_away_is_named_and_the_other_eight_stay_good", |stage| {
         Box::pin(lives::broken(stage))
     }),
-    ("a_deleted_hosted_cluster_leaves_nothing", |stage| Box::pin(async { lives::deletion(stage) })),
+    ("a_deleted_hosted_cluster_leaves_nothing", |stage| Box::pin(lives::deletion(stage))),
     ("uninstalled_charts_leave_the_definitions_and_nothing_else", |stage| {
         Box::pin(charts::uninstall(stage))
     }),
@@ -93,7 +105,7 @@ pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
             let (stage, run) = (Arc::clone(&stage), *run);
             Trial::test(format!("hosted_cluster::{name}"), move || {
                 stage.parts.site.runtime.block_on(async {
-                    stage.installed.get_or_try_init(async || charts::install(&stage)).await?;
+                    stage.installed.get_or_try_init(async || stage.follow(charts::INSTALL)).await?;
                     run(&stage).await
                 })
             })
@@ -102,39 +114,41 @@ pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
 }
 
 impl Stage {
-    pub(crate) fn new(parts: Parts) -> Self {
-        Self { parts, ports: Ports::choose(), installed: OnceCell::new() }
+    /// Prepares the directory of programs and the values files. Nothing is installed yet.
+    pub(crate) fn new(parts: Parts) -> Result<Self, Failed> {
+        let ports = Ports::choose();
+        let azure = ControlApi::new(&ports.control_api()).map_err(chain)?;
+        let page = parts.repository.join("docs").join("tutorial-kubernetes.md");
+        let page = Tutorial::read(&page).map_err(chain)?;
+        let surroundings = charts::surroundings(&parts, &ports)?;
+        Ok(Self { parts, ports, azure, page, surroundings, installed: OnceCell::new() })
     }
 
-    /// The namespace of the HostedCluster, and the authority that everything has to trust.
-    pub(crate) fn prepare(&self) -> Result<(), KubectlError> {
-        self.kubectl().apply(&json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
-        }))?;
-        let authority = std::fs::read_to_string(self.parts.azure.authority()).unwrap_or_default();
-        self.kubectl().apply(&json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": { "name": charts::AUTHORITIES, "namespace": Helm::NAMESPACE },
-            "data": { "ca.crt": authority },
-        }))
+    /// Runs the commands of a section of the page, and returns what the last one printed.
+    fn follow(&self, heading: &str) -> Result<String, Failed> {
+        let mut printed = String::new();
+        for step in self.page.section(heading).map_err(chain)? {
+            printed = self.surroundings.run(&step).map_err(|error| self.told(error))?;
+        }
+        Ok(printed)
     }
 
     fn kubectl(&self) -> &Kubectl {
         &self.parts.site.kubectl
     }
 
-    /// The end of what a deployment's pods logged, for the message of a failure.
-    fn log_of(&self, namespace: &str, selector: &str) -> String {
-        let selector = format!("--selector={selector}");
+    /// The end of what the pods of a chart logged, for the message of a failure.
+    fn log_of(&self, chart: &str) -> String {
+        let selector = format!("--selector=app.kubernetes.io/name={chart}");
         let arguments =
-            ["logs", "--namespace", namespace, &selector, "--all-containers", "--tail=20"];
+            ["logs", "--namespace", RELEASES, &selector, "--all-containers", "--tail=20"];
         self.kubectl().run(&arguments).unwrap_or_else(|error| error.to_string())
     }
 
-    /// A failure with what the operator logged.
+    /// A failure with the logs of the releases.
     fn told(&self, problem: impl std::fmt::Display) -> Failed {
-        let log = self.log_of(Helm::NAMESPACE, "app.kubernetes.io/name=lanyard-operator");
-        format!("{problem}\n{log}").into()
+        let charts = ["lanyard-operator", "lanyard-node", "lanyard-azure"];
+        let logs = charts.map(|chart| format!("{chart}:\n{}", self.log_of(chart)));
+        format!("{problem}\n{}", logs.join("\n")).into()
     }
 }

@@ -297,6 +297,26 @@ async fn a_world_and_its_authority_survive_a_restart_and_belong_to_one_process()
 }
 
 #[tokio::test]
+async fn a_given_authority_takes_the_place_of_the_saved_one_and_is_saved() {
+    let directory = tempfile::tempdir().unwrap();
+    let builder = || Emulator::builder().state_dir(directory.path());
+    builder().start().await.unwrap().shutdown().await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::default();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let pem = params.self_signed(&key).unwrap().pem();
+    let given = builder().certificate_authority(pem.clone(), key.serialize_pem());
+    let emulator = given.start().await.unwrap();
+    assert_eq!(emulator.ca_pem(), pem);
+    emulator.shutdown().await;
+    let restarted = builder().start().await.unwrap();
+    assert_eq!(restarted.ca_pem(), pem);
+    restarted.shutdown().await;
+    let refused = builder().certificate_authority(pem, "no key".to_owned()).start().await;
+    assert!(refused.unwrap_err().is_invalid_authority());
+}
+
+#[tokio::test]
 async fn a_saved_world_is_not_taken_for_that_of_another_plan() {
     let directory = tempfile::tempdir().unwrap();
     let mut plan = seed::tests::plan();

@@ -43,6 +43,7 @@ pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
         state: args.state.as_deref(),
         listen,
         allow_remote: false,
+        authority: None,
     };
     let mut signals = Signals::listen()?;
     let emulator = world::start(&start).await?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::session::{self, Session};
-use super::world;
+use super::world::{self, AuthorityFiles};
 use crate::exit::{CommandResult, Exit};
 use crate::output::{self, Format};
 use crate::settings::Environment;
@@ -28,6 +28,13 @@ pub(crate) struct Args {
     /// The HostedCluster whose world is seeded [default: the built-in example]
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Sign the certificates of the Azure names with this certificate authority (PEM), instead of a
+    /// generated one
+    #[arg(long, value_name = "FILE", requires = "ca_key")]
+    ca_cert: Option<PathBuf>,
+    /// The private key of `--ca-cert` (PEM)
+    #[arg(long, value_name = "FILE", requires = "ca_cert")]
+    ca_key: Option<PathBuf>,
     /// The form of the address that is printed once the port answers
     #[arg(long, short, value_enum, default_value = "table", value_name = "FORMAT")]
     output: Format,
@@ -35,11 +42,13 @@ pub(crate) struct Args {
 
 /// Serves until Ctrl-C or SIGTERM.
 pub(crate) async fn run(args: Args, environment: Environment) -> CommandResult {
+    let files = args.ca_cert.as_deref().zip(args.ca_key.as_deref());
     let start = world::Start {
         file: args.file.as_deref(),
         state: args.state.as_deref(),
         listen: args.listen,
         allow_remote: args.allow_remote,
+        authority: files.map(|(certificate, key)| AuthorityFiles { certificate, key }),
     };
     let mut signals = Signals::listen()?;
     let emulator = world::start(&start).await?;

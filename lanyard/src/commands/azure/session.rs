@@ -43,13 +43,17 @@ impl Session {
                 .because(&error)
                 .hint("choose a directory of your own with --state")
         })?;
-        if let Ok(running) = Self::load(directory) {
+        // The caller holds its port, so a descriptor with the same address is that of a process
+        // that was killed.
+        let address = reachable(address);
+        if let Ok(running) = Self::load(directory)
+            && running.address != address
+        {
             let message = format!("process {} serves a local Azure already", running.process);
             return Err(CommandError::unavailable(message)
                 .hint("end it, or give this one a directory of its own with --state"));
         }
         let files = TrustFiles::write(directory, ca_pem, environment)?;
-        let address = reachable(address);
         let session = Self {
             address,
             proxy: format!("http://{address}"),
@@ -175,6 +179,15 @@ mod tests {
         assert_eq!(Session::load(directory.path()).unwrap(), first);
         first.withdraw();
         assert!(Session::load(directory.path()).is_err());
+    }
+
+    #[test]
+    fn the_session_of_a_killed_process_on_the_same_port_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let killed = publish(directory.path(), address).unwrap();
+        assert_eq!(publish(directory.path(), address).unwrap(), killed);
     }
 
     #[test]

@@ -20,6 +20,17 @@ pub(super) struct Start<'a> {
     pub(super) listen: SocketAddr,
     /// Whether other machines may reach it.
     pub(super) allow_remote: bool,
+    /// The certificate authority; nothing for one that the local Azure generates or has saved.
+    pub(super) authority: Option<AuthorityFiles<'a>>,
+}
+
+/// The files of a certificate authority, PEM.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct AuthorityFiles<'a> {
+    /// The certificate.
+    pub(super) certificate: &'a Path,
+    /// Its private key.
+    pub(super) key: &'a Path,
 }
 
 /// Starts it: once this returns, the port answers.
@@ -35,9 +46,12 @@ pub(super) async fn start(start: &Start<'_>) -> Result<Emulator, CommandError> {
     if let Some(directory) = start.state {
         builder = builder.state_dir(directory);
     }
+    if let Some(files) = start.authority {
+        builder = builder.certificate_authority(read(files.certificate)?, read(files.key)?);
+    }
     builder.start().await.map_err(|error| {
         let message = "the local Azure did not start";
-        let refused = if error.is_invalid_plan() {
+        let refused = if error.is_invalid_plan() || error.is_invalid_authority() {
             CommandError::invalid(message)
         } else {
             CommandError::unavailable(message)
@@ -47,5 +61,14 @@ pub(super) async fn start(start: &Start<'_>) -> Result<Emulator, CommandError> {
             Some(hint) => refused.hint(hint),
             None => refused,
         }
+    })
+}
+
+/// A file of the certificate authority.
+fn read(path: &Path) -> Result<String, CommandError> {
+    std::fs::read_to_string(path).map_err(|error| {
+        CommandError::invalid(format!("{} cannot be read", path.display()))
+            .because(&error)
+            .hint("give a file in PEM that this user may read")
     })
 }

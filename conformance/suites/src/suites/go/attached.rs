@@ -56,7 +56,7 @@ fn follow(stage: &Stage, local: &Local) -> Result<(), Failed> {
         }
         let padding = (LAST_SIZE.saturating_sub(first.bytes)) * number / ROTATIONS;
         let before = fs::read_link(&link).map_err(chain)?;
-        stage.runtime.block_on(local.azure.rotate(component.name(), padding)).map_err(chain)?;
+        stage.runtime.block_on(local.control().rotate(component.name(), padding)).map_err(chain)?;
         let is_swapped = |_: &Node| fs::read_link(&link).is_ok_and(|it| it != before);
         node.until("the plugin has taken the new version", SWAP, is_swapped).map_err(chain)?;
         let began = clock.monotonic();
@@ -89,7 +89,7 @@ fn crowd(stage: &Stage, local: &Local) -> Result<(), Failed> {
     let files: Vec<PathBuf> =
         keys(PODS).map(|key| node.kubelet().target(&key).join(name)).collect();
     let before = Content::load(&file)?.thumbprint;
-    stage.runtime.block_on(local.azure.rotate(component.name(), 0)).map_err(chain)?;
+    stage.runtime.block_on(local.control().rotate(component.name(), 0)).map_err(chain)?;
     let is_new = |file: &PathBuf| Content::load(file).is_ok_and(|it| it.thumbprint != before);
     node.until("every pod has the new version", SWAP, |_| files.iter().all(is_new))
         .map_err(chain)?;

@@ -1,10 +1,8 @@
-//! Both charts on this node.
+//! The three charts on this node, which has no service proxy, no cluster DNS and no registry.
 
-use std::fs::Permissions;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use lanyard_clock::{Clock, SystemClock};
 use lanyard_cluster::Plan;
@@ -12,19 +10,27 @@ use lanyard_vocabulary::Component;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
-use super::{INTERVAL, START, Stage, chain};
-use crate::helm::Helm;
+use super::{CONTROL_PLANE, NAMESPACE, Parts, RELEASES, START, Stage, chain};
+use crate::helm::HOMES;
 use crate::peers::free_port;
+use crate::tutorial::Surroundings;
 
-/// The `ConfigMap` with the CA of the local Azure.
-pub(super) const AUTHORITIES: &str = "local-azure";
+/// The section of the page that ends with nine identities.
+pub(super) const INSTALL: &str = "Six commands";
+/// The sections that break and rotate.
+pub(super) const ROTATE: &str = "Rotate a certificate";
+pub(super) const BREAK: &str = "Remove a role";
+/// The section that removes the hosted cluster, and the one that removes everything else.
+pub(super) const DELETE: &str = "Delete the hosted cluster";
+pub(super) const UNINSTALL: &str = "Uninstall the charts";
 
-/// Where canaries find the CA of the local Azure.
-const AUTHORITY: &str = "/etc/lanyard/local-azure.pem";
+/// The address of the local Azure behind the port-forward of the page.
+const FORWARDED: &str = "127.0.0.1:7750";
 
 /// The ports of this node that are taken.
 #[derive(Debug)]
 pub(super) struct Ports {
+    azure: u16,
     node_metrics: u16,
     node_health: u16,
     operator: u16,
@@ -34,14 +40,24 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) fn choose() -> Self {
-        let [node_metrics, node_health, operator] = [free_port(), free_port(), free_port()];
-        Self { node_metrics, node_health, operator, canaries: free_row() }
+        let [azure, node_metrics, node_health, operator] = std::array::from_fn(|_| free_port());
+        Self { azure, node_metrics, node_health, operator, canaries: free_row() }
     }
 
     /// Where the canary of a component answers.
     pub(super) fn canary(&self, component: Component) -> u16 {
         let place = Component::ALL.iter().position(|known| *known == component);
         self.canaries + u16::try_from(place.unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// Where the pod of the local Azure listens.
+    fn azure(&self) -> String {
+        format!("127.0.0.1:{}", self.azure)
+    }
+
+    /// The URL of the control API of the local Azure.
+    pub(super) fn control_api(&self) -> String {
+        format!("http://{}/lanyard/v1", self.azure())
     }
 }
 
@@ -57,61 +73,84 @@ fn free_row() -> u16 {
     }
 }
 
-pub(super) fn install(stage: &Stage) -> Result<(), Failed> {
-    let parts = &stage.parts;
-    let node = write(stage, "node.json", &node_values(stage)?)?;
-    parts.node.install(&node, &["--wait", "--timeout", "2m"]).map_err(chain)?;
-    let operator = write(stage, "operator.json", &operator_values(stage)?)?;
-    let installed = parts.operator.install(&operator, &["--wait", "--timeout", "2m"]);
-    installed.map_err(|error| stage.told(error))
+/// What is different here from the cluster that the page describes.
+pub(super) fn surroundings(parts: &Parts, ports: &Ports) -> Result<Surroundings, Failed> {
+    let directory = parts.site.directory();
+    let values = [
+        ("lanyard-azure", azure_values(parts, ports)?),
+        ("lanyard-node", node_values(parts, ports)?),
+        ("lanyard-operator", operator_values(parts, ports)?),
+    ];
+    let written = values.into_iter().map(|(chart, values)| {
+        let path = directory.join(format!("{chart}.json"));
+        std::fs::write(&path, values.to_string()).map_err(chain)?;
+        Ok((chart, path))
+    });
+    let home = directory.join("helm").display().to_string();
+    let mut environment: Vec<_> =
+        HOMES.iter().map(|name| ((*name).to_owned(), home.clone())).collect();
+    environment.push(("PATH".to_owned(), search_path(parts)?));
+    let kubeconfig = parts.site.kubectl.kubeconfig().display().to_string();
+    environment.push(("KUBECONFIG".to_owned(), kubeconfig));
+    Ok(Surroundings {
+        directory: parts.repository.clone(),
+        environment,
+        // The proxy of the environment knows no cluster on loopback.
+        removed: &["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"],
+        values: written.collect::<Result<_, Failed>>()?,
+        replaced: vec![(FORWARDED, ports.azure())],
+    })
 }
 
-fn write(stage: &Stage, name: &str, values: &Value) -> Result<PathBuf, Failed> {
-    let path = stage.parts.site.directory().join(name);
-    std::fs::write(&path, values.to_string()).map_err(chain)?;
-    Ok(path)
+/// A directory with the programs of the page under the names that it calls them by, before all others.
+fn search_path(parts: &Parts) -> Result<String, Failed> {
+    let directory = parts.site.directory().join("programs");
+    std::fs::create_dir_all(&directory).map_err(chain)?;
+    let kubectl = parts.site.kubectl.command();
+    let programs = [
+        ("helm", parts.helm.as_path()),
+        ("kubectl", Path::new(kubectl.get_program())),
+        ("lanyard", &parts.lanyard),
+        ("kubectl-lanyard", &parts.lanyard),
+    ];
+    for (name, program) in programs {
+        symlink(program, directory.join(name)).map_err(chain)?;
+    }
+    Ok(format!("{}:/usr/local/bin:/usr/bin:/bin", directory.display()))
 }
 
-fn node_values(stage: &Stage) -> Result<Value, Failed> {
-    let site = &stage.parts.site;
-    let proxy = stage.parts.azure.proxy();
+fn azure_values(parts: &Parts, ports: &Ports) -> Result<Value, Failed> {
     Ok(json!({
-        "linux": {
-            "image": image(stage)?,
-            "kubeletRootDir": site.cluster.layout().kubelet(),
-            "providersDir": site.directory().join("p"),
-            "additionalProvidersDirs": [],
-            "metricsAddr": format!("127.0.0.1:{}", stage.ports.node_metrics),
-            "env": [
-                { "name": "HTTPS_PROXY", "value": proxy },
-                { "name": "NO_PROXY", "value": "127.0.0.1" },
-                { "name": "AZURE_POD_IDENTITY_AUTHORITY_HOST", "value": proxy },
-            ],
-        },
-        "apiServer": api_server(stage),
-        "caBundle": { "configMap": AUTHORITIES },
-        "livenessProbe": { "port": stage.ports.node_health },
-        "rotationPollInterval": INTERVAL,
+        "image": image(&parts.images.azure)?,
+        "listen": ports.azure(),
+        "hostNetwork": true,
     }))
 }
 
-/// The CA of the local Azure where canaries may read it: they run as nobody.
-fn public_authority(stage: &Stage) -> Result<PathBuf, Failed> {
-    let path = stage.parts.site.directory().join("local-azure.pem");
-    std::fs::copy(stage.parts.azure.authority(), &path).map_err(chain)?;
-    std::fs::set_permissions(&path, Permissions::from_mode(0o444)).map_err(chain)?;
-    Ok(path)
+fn node_values(parts: &Parts, ports: &Ports) -> Result<Value, Failed> {
+    let site = &parts.site;
+    let proxy = format!("http://{}", ports.azure());
+    Ok(json!({
+        "linux": {
+            "image": image(&parts.images.node)?,
+            "kubeletRootDir": site.cluster.layout().kubelet(),
+            "providersDir": site.directory().join("p"),
+            "additionalProvidersDirs": [],
+            "metricsAddr": format!("127.0.0.1:{}", ports.node_metrics),
+            "env": [
+                { "name": "HTTPS_PROXY", "value": proxy },
+                { "name": "AZURE_POD_IDENTITY_AUTHORITY_HOST", "value": proxy },
+            ],
+        },
+        "apiServer": api_server(parts),
+        "livenessProbe": { "port": ports.node_health },
+    }))
 }
 
-fn operator_values(stage: &Stage) -> Result<Value, Failed> {
-    let (parts, ports) = (&stage.parts, &stage.ports);
-    let authority = public_authority(stage)?;
-    let server = api_server(stage);
+fn operator_values(parts: &Parts, ports: &Ports) -> Result<Value, Failed> {
+    let server = api_server(parts);
     Ok(json!({
-        "image": image(stage)?,
-        "keyVaultUserClientID": parts.azure.vault_reader(),
-        "replicas": 1,
-        "shards": 1,
+        "image": image(&parts.images.operator)?,
         "hostNetwork": true,
         "metricsAddr": format!("127.0.0.1:{}", ports.operator),
         "apiServer": server,
@@ -123,58 +162,55 @@ fn operator_values(stage: &Stage) -> Result<Value, Failed> {
                 "metricsPort": ports.canaries,
                 "hostNetwork": true,
                 "env": [
-                    { "name": "HTTPS_PROXY", "value": parts.azure.proxy() },
-                    { "name": "NO_PROXY", "value": "127.0.0.1" },
-                    { "name": "SSL_CERT_FILE", "value": AUTHORITY },
+                    { "name": "HTTPS_PROXY", "value": format!("http://{}", ports.azure()) },
+                    { "name": "SSL_CERT_FILE", "value": "/etc/lanyard/local-azure/ca.crt" },
                     { "name": "KUBERNETES_SERVICE_HOST", "value": server["host"] },
                     { "name": "KUBERNETES_SERVICE_PORT", "value": server["port"].to_string() },
-                ],
-                "volumes": [{
-                    "name": "local-azure",
-                    "hostPath": { "path": authority, "type": "File" },
-                }],
-                "volumeMounts": [
-                    { "name": "local-azure", "mountPath": AUTHORITY, "readOnly": true },
                 ],
             },
         },
     }))
 }
 
-fn image(stage: &Stage) -> Result<Value, Failed> {
-    let (repository, tag) =
-        stage.parts.image.rsplit_once(':').ok_or("the name of our image has no tag")?;
+/// An image that the node has, by its name there.
+fn image(name: &str) -> Result<Value, Failed> {
+    let (repository, tag) = name.rsplit_once(':').ok_or("the name of an image has no tag")?;
     Ok(json!({ "repository": repository, "tag": tag, "pullPolicy": "Never" }))
 }
 
-fn api_server(stage: &Stage) -> Value {
-    let port = stage.parts.site.cluster.plan().ports.api_server;
+fn api_server(parts: &Parts) -> Value {
+    let port = parts.site.cluster.plan().ports.api_server;
     json!({ "host": Plan::ADDRESS.to_string(), "port": port })
 }
 
-/// Takes both releases away; their definitions stay, and a lease that nobody renews: the rights to it went
-/// with the release before its holder ended.
+/// Takes the releases and their namespaces away; the definitions stay.
 pub(super) async fn uninstall(stage: &Stage) -> Result<(), Failed> {
-    stage.parts.operator.uninstall().map_err(chain)?;
-    stage.parts.node.uninstall().map_err(chain)?;
+    stage.follow(UNINSTALL)?;
     let clock = SystemClock::new();
     let deadline = clock.monotonic() + START;
     let everything = [
         "get",
-        "all,configmap,serviceaccount,role,rolebinding,clusterrole,clusterrolebinding,csidriver",
+        "all,configmap,secret,serviceaccount,lease,role,rolebinding,clusterrole,clusterrolebinding,csidriver",
         "--all-namespaces",
         "--output=name",
     ];
     loop {
         let left = stage.kubectl().run(&everything).map_err(chain)?;
-        let ours: Vec<&str> = left.lines().filter(|name| name.contains("lanyard")).collect();
+        let mut ours: Vec<&str> = left.lines().filter(|name| name.contains("lanyard")).collect();
+        let namespaces = ["get", "namespaces", "--output=name"];
+        let namespaces = stage.kubectl().run(&namespaces).map_err(chain)?;
+        let is_ours = |line: &&str| {
+            let name = line.trim_start_matches("namespace/");
+            [RELEASES, NAMESPACE, CONTROL_PLANE].contains(&name)
+        };
+        ours.extend(namespaces.lines().filter(is_ours));
         if ours.is_empty() {
             break;
         }
         if clock.monotonic() > deadline {
             return Err(format!("left behind: {}", ours.join(", ")).into());
         }
-        clock.sleep(Duration::from_millis(500)).await;
+        clock.sleep(std::time::Duration::from_millis(500)).await;
     }
     let kept = ["get", "crd", "--output=name"];
     let kept = stage.kubectl().run(&kept).map_err(chain)?;
@@ -183,6 +219,5 @@ pub(super) async fn uninstall(stage: &Stage) -> Result<(), Failed> {
             return Err(format!("the definition {name} is gone: {kept}").into());
         }
     }
-    stage.kubectl().run(&["get", "namespace", Helm::NAMESPACE]).map_err(chain)?;
     Ok(())
 }

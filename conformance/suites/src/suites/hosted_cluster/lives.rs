@@ -1,21 +1,45 @@
 //! What becomes of a hosted cluster and its canaries.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::symlink;
-use std::process::Command;
 
 use lanyard_vocabulary::Component;
 use libtest_mimic::Failed;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::canaries::{Page, await_all, page};
+use super::charts::{BREAK, DELETE, INSTALL, ROTATE};
 use super::{ARRIVAL, CONTROL_PLANE, NAME, NAMESPACE, START, Stage, chain};
+use crate::tutorial::Step;
 
-/// Applies the HostedCluster as people do, and waits for nine pods that each have a token and were
-/// granted a call.
+/// The first section of the page: at most six commands, the last of which shows nine identities that
+/// work.
+pub(super) fn tutorial(stage: &Stage) -> Result<(), Failed> {
+    let commands = stage.page.section(INSTALL).map_err(chain)?.len();
+    if commands > 6 {
+        return Err(format!("the page has {commands} commands").into());
+    }
+    let table = stage.installed.get().map(String::as_str).unwrap_or_default();
+    all_are_proven(table)
+}
+
+/// Fails unless the table of `lanyard identities` has a good row for each component.
+fn all_are_proven(table: &str) -> Result<(), Failed> {
+    let lines: Vec<&str> = table.lines().skip(1).collect();
+    if lines.len() != Component::ALL.len() {
+        return Err(format!("there are {} rows: {table}", lines.len()).into());
+    }
+    for component in Component::ALL {
+        let is_its = |line: &&&str| line.split_whitespace().nth(2) == Some(component.name());
+        let line = lines.iter().find(is_its).ok_or_else(|| format!("no {component}: {table}"))?;
+        if !line.contains("True") || !line.contains("granted") {
+            return Err((*line).into());
+        }
+    }
+    Ok(())
+}
+
+/// Waits for nine pods that each have a token and were granted a call.
 pub(super) async fn creation(stage: &Stage) -> Result<(), Failed> {
-    let file = stage.parts.hosted_cluster.display().to_string();
-    stage.kubectl().run(&["apply", "--filename", &file]).map_err(chain)?;
     let wanted: Vec<&str> = deployments().collect();
     let arguments = ["pods", "--namespace", CONTROL_PLANE];
     let run = |pods: &Value| {
@@ -122,29 +146,9 @@ pub(super) async fn report(stage: &Stage) -> Result<(), Failed> {
 
 /// `kubectl` finds the program under its other name, as people install it.
 pub(super) fn plugin(stage: &Stage) -> Result<(), Failed> {
-    let directory = stage.parts.site.directory().join("plugins");
-    std::fs::create_dir_all(&directory).map_err(chain)?;
-    symlink(&stage.parts.lanyard, directory.join("kubectl-lanyard")).map_err(chain)?;
-    let mut command: Command = stage.kubectl().as_people_call_it();
-    let output = command
-        .args(["lanyard", "identities", "-A"])
-        .env("PATH", &directory)
-        .output()
-        .map_err(chain)?;
-    let table = String::from_utf8_lossy(&output.stdout);
-    let lines: Vec<&str> = table.lines().skip(1).collect();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() || lines.len() != Component::ALL.len() {
-        return Err(format!("{}: {table}\n{complaint}", output.status).into());
-    }
-    for component in Component::ALL {
-        let is_its = |line: &&&str| line.split_whitespace().nth(2) == Some(component.name());
-        let line = lines.iter().find(is_its).ok_or_else(|| format!("no {component}: {table}"))?;
-        if !line.contains("True") || !line.contains("granted") {
-            return Err((*line).into());
-        }
-    }
-    Ok(())
+    let command = "kubectl lanyard identities -A".to_owned();
+    let step = Step { command, output: Vec::new() };
+    all_are_proven(&stage.surroundings.run(&step).map_err(chain)?)
 }
 
 pub(super) async fn rotation(stage: &Stage) -> Result<(), Failed> {
@@ -155,9 +159,9 @@ pub(super) async fn rotation(stage: &Stage) -> Result<(), Failed> {
         let certificate = page.labels(CERTIFICATE).map(str::to_owned);
         before.insert(component, certificate.ok_or_else(|| format!("{component}: {page:?}"))?);
     }
-    for component in Component::ALL {
-        let rotated = stage.parts.azure.control().rotate(component.name(), 0);
-        rotated.await.map_err(chain)?;
+    stage.follow(ROTATE)?;
+    for component in Component::ALL.into_iter().filter(|it| *it != Component::Disk) {
+        stage.azure.rotate(component.name(), 0).await.map_err(chain)?;
     }
     let is_new = |component, page: &Page| {
         page.is_authenticated()
@@ -176,11 +180,10 @@ pub(super) async fn rotation(stage: &Stage) -> Result<(), Failed> {
     key_plugin_works(stage).await
 }
 
-/// Takes the role of one component away; its canary is refused, and nobody else's.
+/// Takes the role of one component away, as the page does; its canary is refused, and nobody else's.
 pub(super) async fn broken(stage: &Stage) -> Result<(), Failed> {
     let victim = Component::Disk;
-    let drill = json!({ "fault": "arm-role", "component": victim.name() });
-    stage.parts.azure.control().write::<Value>("drills", &drill).await.map_err(chain)?;
+    stage.follow(BREAK)?;
     let is_named = |rows: &BTreeMap<String, Value>| {
         rows.get(victim.name()).is_some_and(|row| row["ready"] == "False")
     };
@@ -197,27 +200,32 @@ pub(super) async fn broken(stage: &Stage) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Deletes the HostedCluster, one of whose identities is broken, and waits until all is gone.
-pub(super) fn deletion(stage: &Stage) -> Result<(), Failed> {
-    let cluster = ["hostedcluster", NAME, "--namespace", NAMESPACE];
-    stage.kubectl().delete(&cluster).map_err(|error| stage.told(error))?;
-    let gone = format!("namespace/{CONTROL_PLANE}");
-    let wait = ["wait", "--for=delete", &gone, "--timeout=90s"];
-    stage.kubectl().run(&wait).map_err(|error| stage.told(error))?;
+/// Deletes the HostedCluster, one of whose identities is broken, and waits until all is gone. The
+/// namespace of its control plane stays with the CA: it is the release's of the local Azure.
+pub(super) async fn deletion(stage: &Stage) -> Result<(), Failed> {
+    stage.follow(DELETE)?;
     // The object about its identities is the garbage collector's, which comes when the owner is gone.
     let told = format!("hostedclusteridentities/{NAME}");
     let wait = ["wait", "--for=delete", &told, "--namespace", NAMESPACE, "--timeout=60s"];
     stage.kubectl().run(&wait).map_err(|error| stage.told(error))?;
-    let everything = [
-        "get",
-        "hostedclusters,hostedcontrolplanes,hostedclusteridentities,secretproviderclasses,secretproviderclasspodstatuses",
-        "--all-namespaces",
-        "--output=name",
-    ];
+    let kinds = "hostedclusters,hostedcontrolplanes,hostedclusteridentities,secretproviderclasses,\
+                 secretproviderclasspodstatuses";
+    let everything = ["get", kinds, "--all-namespaces", "--output=name"];
     let left = stage.kubectl().run(&everything).map_err(chain)?;
     if !left.trim().is_empty() {
         return Err(format!("left behind: {left}").into());
     }
+    // Pods of deleted deployments take their time.
+    let kinds = "deployments,replicasets,pods,configmaps,secrets,services,serviceaccounts,\
+                 roles,rolebindings";
+    let content = [kinds, "--namespace", CONTROL_PLANE];
+    let own = ["lanyard-azure-ca", "kube-root-ca.crt", "default"];
+    let is_empty = |list: &Value| {
+        let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+        items.iter().all(|it| it["metadata"]["name"].as_str().is_some_and(|it| own.contains(&it)))
+    };
+    let found = stage.kubectl().await_object("nothing is left", START, &content, is_empty).await;
+    found.map_err(|error| stage.told(error))?;
     let pods = stage.parts.site.cluster.layout().kubelet().join("pods");
     let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(chain)?;
     let is_volume =

@@ -1,0 +1,35 @@
+{{/* Copied by `cargo xtask codegen` from charts/lanyard-node/templates/_owner.tpl; do not edit. */}}
+{{/* Whose an object is: the same in every chart of lanyard (`cargo xtask codegen` copies it). */}}
+
+{{/* Whether an object is this release's. Takes a list: the root context, the object. */}}
+{{- define "lanyard.isOurs" -}}
+{{- $root := index . 0 }}
+{{- $annotations := (index . 1).metadata.annotations | default dict }}
+{{- if and (eq (get $annotations "meta.helm.sh/release-name") $root.Release.Name)
+           (eq (get $annotations "meta.helm.sh/release-namespace") $root.Release.Namespace) }}true{{ end }}
+{{- end }}
+
+{{/* Who made an object, in words. */}}
+{{- define "lanyard.owner" -}}
+{{- $metadata := .metadata }}
+{{- $annotations := $metadata.annotations | default dict }}
+{{- $labels := $metadata.labels | default dict }}
+{{- $managers := list }}
+{{- range $metadata.managedFields }}{{ $managers = append $managers .manager }}{{ end }}
+{{- if get $annotations "meta.helm.sh/release-name" }}
+{{- printf "the Helm release %s/%s" (get $annotations "meta.helm.sh/release-namespace") (get $annotations "meta.helm.sh/release-name") }}
+{{- else if $metadata.ownerReferences }}
+{{- with first $metadata.ownerReferences }}{{ printf "%s %s" .kind .name }}{{ end }}
+{{- else if get $labels "addonmanager.kubernetes.io/mode" }}
+{{- printf "the add-on manager of the platform (label addonmanager.kubernetes.io/mode=%s)" (get $labels "addonmanager.kubernetes.io/mode") }}
+{{- else if get $labels "app.kubernetes.io/managed-by" }}
+{{- printf "%s (label app.kubernetes.io/managed-by)" (get $labels "app.kubernetes.io/managed-by") }}
+{{- else if $managers }}
+{{- printf "the field manager %s" ($managers | uniq | join ", ") }}
+{{- else }}somebody who left no name{{ end }}
+{{- end }}
+
+{{/* How an object becomes this release's. Takes the root context. */}}
+{{- define "lanyard.adoption" -}}
+to take it over, give it the label app.kubernetes.io/managed-by=Helm and the annotations meta.helm.sh/release-name={{ .Release.Name }} and meta.helm.sh/release-namespace={{ .Release.Namespace }}
+{{- end }}

@@ -1,0 +1,228 @@
+//! The commands of a page of the documentation: read from its Markdown, run, and compared with the
+//! output that the page shows.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use thiserror::Error;
+
+/// A command of a page, and the output that the page shows below it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// The command as a shell reads it.
+    pub(crate) command: String,
+    /// The lines below it. `…` in a line stands for any text.
+    pub(crate) output: Vec<String>,
+}
+
+/// A command of the page failed, or its output is not the one of the page.
+#[derive(Debug, Error)]
+pub(crate) enum TutorialError {
+    #[error("could not read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the page has no commands below a heading `{0}`")]
+    NoSection(String),
+    #[error("`{command}` could not be started")]
+    Start {
+        command: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`{command}` failed: {message}")]
+    Failed { command: String, message: String },
+    #[error("`{command}` did not print the line `{line}` of the page; it printed: {printed}")]
+    Output { command: String, line: String, printed: String },
+}
+
+/// The text of a page.
+#[derive(Debug)]
+pub(crate) struct Tutorial {
+    text: String,
+}
+
+/// Where commands run, and what is different from the surroundings that the page describes.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    /// The working directory.
+    pub(crate) directory: PathBuf,
+    /// Variables of every command.
+    pub(crate) environment: Vec<(String, String)>,
+    /// Variables that no command gets.
+    pub(crate) removed: &'static [&'static str],
+    /// For each chart a values file that is appended to its `helm install`.
+    pub(crate) values: Vec<(&'static str, PathBuf)>,
+    /// Texts of commands, and what takes their place.
+    pub(crate) replaced: Vec<(&'static str, String)>,
+}
+
+impl Tutorial {
+    /// Reads a page.
+    pub(crate) fn read(path: &Path) -> Result<Self, TutorialError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| TutorialError::Read { path: path.to_path_buf(), source })?;
+        Ok(Self { text })
+    }
+
+    /// The commands in the `console` blocks below the heading with this text, up to the next heading.
+    pub(crate) fn section(&self, heading: &str) -> Result<Vec<Step>, TutorialError> {
+        let mut is_here = false;
+        let mut is_console = false;
+        let mut lines = Vec::new();
+        for line in self.text.lines() {
+            if is_console {
+                is_console = !line.starts_with("```");
+                if is_console && is_here {
+                    lines.push(line);
+                }
+            } else if line.starts_with('#') {
+                is_here = line.trim_start_matches('#').trim() == heading;
+            } else {
+                is_console = line == "```console";
+            }
+        }
+        let steps = steps(&lines);
+        if steps.is_empty() { Err(TutorialError::NoSection(heading.to_owned())) } else { Ok(steps) }
+    }
+}
+
+/// Commands begin with `$ ` and go on after a line that ends in a backslash.
+fn steps(lines: &[&str]) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut goes_on = false;
+    for line in lines {
+        if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step { command: command.to_owned(), output: Vec::new() });
+        } else if let Some(step) = steps.last_mut() {
+            if goes_on {
+                step.command.push('\n');
+                step.command.push_str(line);
+            } else {
+                step.output.push((*line).to_owned());
+                continue;
+            }
+        }
+        goes_on = line.ends_with('\\');
+    }
+    steps
+}
+
+impl Surroundings {
+    /// Runs a command and returns its output, which has to contain the lines of the page.
+    /// Commands that run on in the background (`&`) are left out: their result is among `replaced`.
+    pub(crate) fn run(&self, step: &Step) -> Result<String, TutorialError> {
+        if step.command.ends_with('&') {
+            return Ok(String::new());
+        }
+        let text = self.adapted(&step.command);
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(&text).current_dir(&self.directory);
+        for name in self.removed {
+            command.env_remove(name);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let output = command
+            .output()
+            .map_err(|source| TutorialError::Start { command: text.clone(), source })?;
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            let message = format!("{printed}{}", String::from_utf8_lossy(&output.stderr));
+            return Err(TutorialError::Failed { command: text, message });
+        }
+        match step.output.iter().find(|line| !printed.lines().any(|it| is_like(it, line))) {
+            None => Ok(printed),
+            Some(line) => {
+                Err(TutorialError::Output { command: text, line: line.clone(), printed })
+            }
+        }
+    }
+
+    /// The command with the values file of its chart, and with what is replaced here.
+    fn adapted(&self, command: &str) -> String {
+        let mut text = command.to_owned();
+        if text.starts_with("helm install") {
+            for (chart, values) in &self.values {
+                if text.contains(&format!("charts/{chart} ")) {
+                    text = format!("{text} --values {}", values.display());
+                }
+            }
+        }
+        for (from, to) in &self.replaced {
+            text = text.replace(from, to);
+        }
+        text
+    }
+}
+
+/// Whether a printed line is the page's, whose `…` stands for any text. Blanks count as one.
+fn is_like(printed: &str, line: &str) -> bool {
+    let plain = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (printed, line) = (plain(printed), plain(line));
+    let mut parts = line.split('…');
+    let Some(mut rest) = parts.next().and_then(|first| printed.strip_prefix(first)) else {
+        return false;
+    };
+    let mut is_open = false;
+    for part in parts {
+        let Some(place) = rest.find(part) else { return false };
+        rest = &rest[place + part.len()..];
+        is_open = part.is_empty();
+    }
+    is_open || rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "# Page\n\n## One\n\n```console\n$ echo a \\\n    b\na b\n$ true\n```\n\n```yaml\n$ no\n```\n\n## Two\n";
+
+    #[test]
+    fn a_section_has_the_commands_of_its_console_blocks_with_their_output() {
+        let page = Tutorial { text: PAGE.to_owned() };
+        let first =
+            Step { command: "echo a \\\n    b".to_owned(), output: vec!["a b".to_owned()] };
+        let second = Step { command: "true".to_owned(), output: Vec::new() };
+        assert_eq!(page.section("One").expect("it is there"), [first, second]);
+        assert!(matches!(page.section("Two"), Err(TutorialError::NoSection(_))));
+    }
+
+    #[test]
+    fn an_ellipsis_stands_for_any_text_and_nothing_else_does() {
+        for (printed, line) in
+            [("a  b c", "a b c"), ("NAME  12s", "NAME …"), ("x is 7 y", "x … y"), ("", "")]
+        {
+            assert!(is_like(printed, line), "{printed}: {line}");
+        }
+        for (printed, line) in [("a b c", "a b"), ("ab", "b"), ("x 7 z", "x … y")] {
+            assert!(!is_like(printed, line), "{printed}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_command_gets_its_values_and_must_print_the_lines_of_the_page() {
+        let surroundings = Surroundings {
+            directory: PathBuf::from("."),
+            environment: vec![("NAME".to_owned(), "value".to_owned())],
+            removed: &[],
+            values: vec![("chart", PathBuf::from("more.yaml"))],
+            replaced: vec![("127.0.0.1:7750", "127.0.0.1:1".to_owned())],
+        };
+        let adapted = surroundings.adapted("helm install it charts/chart --wait");
+        assert_eq!(adapted, "helm install it charts/chart --wait --values more.yaml");
+        let step = |command: &str, line: &str| Step {
+            command: command.to_owned(),
+            output: vec![line.to_owned()],
+        };
+        let good = surroundings.run(&step("echo $NAME 127.0.0.1:7750", "value …:1"));
+        assert_eq!(good.expect("it is printed"), "value 127.0.0.1:1\n");
+        let other = surroundings.run(&step("echo other", "value"));
+        assert!(matches!(other, Err(TutorialError::Output { .. })));
+        let failed = surroundings.run(&step("echo why >&2; exit 3", ""));
+        assert!(failed.expect_err("it fails").to_string().contains("why"));
+        assert_eq!(surroundings.run(&step("sleep 1000 &", "")).expect("it is left out"), "");
+    }
+}
