@@ -191,7 +191,11 @@ pub(super) fn table(rows: &[Row]) -> Vec<String> {
     };
     let mut lines: Vec<String> = cells.iter().map(aligned).collect();
     let mut goals: HashMap<&str, bool> = HashMap::new();
-    goals.extend(rows.iter().filter_map(|row| row.met.map(|met| (row.metric, met))));
+    for row in rows {
+        if let Some(met) = row.met {
+            *goals.entry(row.metric).or_insert(true) &= met;
+        }
+    }
     let met = goals.values().filter(|met| **met).count();
     lines.push(String::new());
     lines.push(format!("{met} of {} goals met", goals.len()));
@@ -349,6 +353,20 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(short(value), text);
         }
+    }
+
+    #[test]
+    fn a_goal_beside_two_peers_is_met_only_beside_both() {
+        let other = Peer { name: "peer 2", absence: None };
+        let measurements = [
+            measured("us", "a", 50.0),
+            measured("peer 1", "a", 25.0),
+            measured("peer 2", "a", 200.0),
+        ];
+        let goal = Goal::AtMostOfPeer { factor: 1.0, limit: None };
+        let rows = rows("us", &[metric("a", goal, &[PEER, other])], &measurements);
+        let lines = table(&rows.expect("all is there"));
+        assert_eq!(lines.last().map(String::as_str), Some("0 of 1 goals met"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod slots;
 mod status;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use futures::future::{Either, select};
 use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
+use tokio::sync::SetOnce;
 
 use self::slots::{Slot, Slots};
 use self::status::Status;
 use super::error::{RetryClass, TokenError};
 use super::lifetime::jitter;
-use super::request::{TokenKey, TokenRequestContext, Variant};
+use super::request::{TokenKey, TokenRequestContext, Variant, parse_scope};
 use super::source::{IssuedToken, TokenSource};
 use super::table::{CachedToken, TokenTable};
 use crate::health::{ScopeHealth, TokenHealth};
@@ -47,13 +48,23 @@ struct Shared<S> {
 
 type Outcome = Result<Arc<CachedToken>, TokenError>;
 
+/// The outcome of one fetch, shared by its task and by every caller that waits for it.
+type SharedOutcome = Arc<SetOnce<Outcome>>;
+
 /// One fetch: what it is for and who it reports to.
 struct Flight {
     key: TokenKey,
-    number: u64,
     epoch: u64,
     streak: u32,
-    outcome: watch::Sender<Option<Outcome>>,
+    outcome: SharedOutcome,
+}
+
+impl Drop for Flight {
+    /// Wakes the callers of a fetch that ends early: its runtime shut down, or its source panicked.
+    fn drop(&mut self) {
+        // An error here means that the outcome is set already.
+        self.outcome.set(Err(TokenError::Abandoned)).ok();
+    }
 }
 
 /// Why a fetch may be needed, which decides what makes it unnecessary.
@@ -69,7 +80,7 @@ enum Need {
 
 enum Joined {
     Ready(Arc<CachedToken>),
-    Waiting(watch::Receiver<Option<Outcome>>),
+    Waiting(SharedOutcome),
 }
 
 static PLAIN: Variant = Variant::PLAIN;
@@ -109,8 +120,8 @@ impl<S: TokenSource> TokenEngine<S> {
             return Ok(token);
         }
         let patience = context.and_then(TokenRequestContext::patience);
-        let waiting = Box::pin(self.shared.wait(scopes, variant.clone(), patience));
-        Ok(waiting.await?.to_access_token())
+        let waiting = Box::pin(self.shared.wait(scopes, variant, patience));
+        Ok(waiting.await?)
     }
 
     /// Lends a cached token to `read`, without allocating; none if there is no usable one. Begins
@@ -128,8 +139,7 @@ impl<S: TokenSource> TokenEngine<S> {
             return None;
         }
         if token.claim_refresh(now, REFRESH_PAUSE) {
-            let key = TokenKey { scope: scope.into(), variant: variant.clone() };
-            self.shared.begin_refresh(&key);
+            self.shared.begin_refresh(&TokenKey::new(scope, variant));
         }
         Some(read(token))
     }
@@ -144,15 +154,14 @@ impl<S: TokenSource> TokenEngine<S> {
     /// key only after the newer one was refused.
     pub(crate) async fn renew(&self, key: &TokenKey, generation: u64) -> Result<(), TokenError> {
         // What is under way may have begun with an older key: its outcome says nothing.
-        if let Some(mut outcome) = self.shared.under_way(key)
-            && let Ok(outcome) = outcome.wait_for(Option::is_some).await
-            && let Some(Ok(token)) = outcome.as_ref()
+        if let Some(outcome) = self.shared.under_way(key)
+            && let Ok(token) = outcome.wait().await
             && token.generation >= generation
         {
             return Ok(());
         }
         // Whatever is under way now began after the new key was in use.
-        self.shared.fetched(key, Need::Forced).await.map(|_| ())
+        self.shared.fetched(&key.scope, &key.variant, Need::Forced, |_| ()).await
     }
 
     /// How long the failure of the last request for `key` is still remembered.
@@ -160,7 +169,7 @@ impl<S: TokenSource> TokenEngine<S> {
         let now = self.shared.clock.monotonic();
         match self.shared.slots.lock().by_key.get(key)? {
             Slot::Failed { until, .. } => Some(until.saturating_sub(now)),
-            Slot::InFlight { .. } => None,
+            Slot::InFlight(_) => None,
         }
     }
 
@@ -176,7 +185,7 @@ impl<S: TokenSource> TokenEngine<S> {
 
     /// Forgets remembered failures, because something changed that may have caused them.
     pub(crate) fn forget_failures(&self) {
-        self.shared.slots.lock().by_key.retain(|_, slot| matches!(slot, Slot::InFlight { .. }));
+        self.shared.slots.lock().by_key.retain(|_, slot| matches!(slot, Slot::InFlight(_)));
     }
 
     /// What is held and what happened.
@@ -194,11 +203,12 @@ impl<S: TokenSource> Shared<S> {
     async fn wait(
         self: &Arc<Self>,
         scopes: &[&str],
-        variant: Variant,
+        variant: &Variant,
         patience: Option<Duration>,
-    ) -> Outcome {
-        let key = TokenKey::parse(scopes, variant)?;
-        let fetched = Box::pin(self.fetched(&key, Need::Missing));
+    ) -> Result<AccessToken, TokenError> {
+        let scope = parse_scope(scopes)?;
+        let read = CachedToken::to_access_token;
+        let fetched = pin!(self.fetched(scope, variant, Need::Missing, read));
         let outcome = match patience {
             None => fetched.await,
             Some(patience) => match select(fetched, self.clock.sleep(patience)).await {
@@ -207,30 +217,40 @@ impl<S: TokenSource> Shared<S> {
             },
         };
         // In the last seconds of a token's life, an old token is better than an error.
-        outcome.or_else(|error| self.last_resort(&key).ok_or(error))
+        outcome.or_else(|error| self.last_resort(scope, variant).ok_or(error))
     }
 
-    async fn fetched(self: &Arc<Self>, key: &TokenKey, need: Need) -> Outcome {
-        // A flight ends without an outcome when the runtime that carried it shuts down; a caller
-        // on another runtime then takes its place, once.
+    /// Fetches a token, or waits for the flight that fetches it, and passes it to `read`. Thousands
+    /// of callers may wait: each holds little memory, and takes no reference count on the token.
+    async fn fetched<R>(
+        self: &Arc<Self>,
+        scope: &str,
+        variant: &Variant,
+        need: Need,
+        read: impl FnOnce(&CachedToken) -> R,
+    ) -> Result<R, TokenError> {
+        // A flight is abandoned when the runtime that carried it shuts down; a caller on another
+        // runtime then takes its place, once.
         for _ in 0..2 {
-            let mut outcome = match self.join(key, need)? {
-                Joined::Ready(token) => return Ok(token),
+            let joined = self.join(&TokenKey::new(scope, variant), need)?;
+            let outcome = match joined {
+                Joined::Ready(token) => return Ok(read(&token)),
                 Joined::Waiting(outcome) => outcome,
             };
-            if let Ok(outcome) = outcome.wait_for(Option::is_some).await
-                && let Some(outcome) = outcome.as_ref()
-            {
-                return outcome.clone();
+            match outcome.wait().await {
+                Ok(token) => return Ok(read(token)),
+                Err(TokenError::Abandoned) => {}
+                Err(error) => return Err(error.clone()),
             }
         }
         Err(TokenError::Abandoned)
     }
 
-    fn last_resort(&self, key: &TokenKey) -> Option<Arc<CachedToken>> {
+    fn last_resort(&self, scope: &str, variant: &Variant) -> Option<AccessToken> {
         let now = self.clock.monotonic();
         let table = self.table.load();
-        table.find(&key.scope, &key.variant).filter(|token| token.is_alive(now)).cloned()
+        let token = table.find(scope, variant).filter(|token| token.is_alive(now))?;
+        Some(token.to_access_token())
     }
 
     fn begin_refresh(self: &Arc<Self>, key: &TokenKey) {
@@ -239,9 +259,9 @@ impl<S: TokenSource> Shared<S> {
         }
     }
 
-    fn under_way(&self, key: &TokenKey) -> Option<watch::Receiver<Option<Outcome>>> {
+    fn under_way(&self, key: &TokenKey) -> Option<SharedOutcome> {
         match self.slots.lock().by_key.get(key)? {
-            Slot::InFlight { outcome, .. } => Some(outcome.clone()),
+            Slot::InFlight(outcome) => Some(Arc::clone(outcome)),
             Slot::Failed { .. } => None,
         }
     }
@@ -253,15 +273,15 @@ impl<S: TokenSource> Shared<S> {
         let now = self.clock.monotonic();
         let mut streak = 0;
         match slots.by_key.get(key) {
-            // A closed channel is a flight that its runtime took down with it.
-            Some(Slot::InFlight { outcome, .. }) if outcome.has_changed().is_ok() => {
-                return Ok(Joined::Waiting(outcome.clone()));
+            // A flight whose outcome is set, but which still holds its slot, was abandoned.
+            Some(Slot::InFlight(outcome)) if !outcome.initialized() => {
+                return Ok(Joined::Waiting(Arc::clone(outcome)));
             }
             Some(Slot::Failed { until, error, .. }) if now < *until && need != Need::Forced => {
                 return Err(error.clone());
             }
             Some(Slot::Failed { streak: failed, .. }) => streak = *failed,
-            Some(Slot::InFlight { .. }) | None => {}
+            Some(Slot::InFlight(_)) | None => {}
         }
         let table = self.table.load();
         // Another flight may have landed between the caller's look and this lock.
@@ -276,12 +296,10 @@ impl<S: TokenSource> Shared<S> {
             }
         }
         let runtime = Handle::try_current().or(Err(TokenError::NoRuntime))?;
-        slots.flights += 1;
-        let number = slots.flights;
-        let (sender, outcome) = watch::channel(None);
-        slots.by_key.insert(key.clone(), Slot::InFlight { number, outcome: outcome.clone() });
-        let key = key.clone();
-        let flight = Flight { key, number, epoch: table.epoch, streak, outcome: sender };
+        let outcome = SharedOutcome::default();
+        slots.by_key.insert(key.clone(), Slot::InFlight(Arc::clone(&outcome)));
+        let (key, epoch) = (key.clone(), table.epoch);
+        let flight = Flight { key, epoch, streak, outcome: Arc::clone(&outcome) };
         drop(runtime.spawn(Arc::clone(self).fly(flight)));
         Ok(Joined::Waiting(outcome))
     }
@@ -291,7 +309,7 @@ impl<S: TokenSource> Shared<S> {
             Ok(issued) => Ok(self.land(&flight, issued)),
             Err(error) => Err(self.crash(&flight, error)),
         };
-        flight.outcome.send_replace(Some(outcome));
+        flight.outcome.set(outcome).ok();
     }
 
     fn land(&self, flight: &Flight, issued: IssuedToken) -> Arc<CachedToken> {

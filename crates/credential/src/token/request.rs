@@ -143,6 +143,11 @@ impl TokenKey {
         Ok(Self { scope: scope.into(), variant })
     }
 
+    /// The key of a scope that has been parsed.
+    pub(crate) fn new(scope: &str, variant: &Variant) -> Self {
+        Self { scope: scope.into(), variant: variant.clone() }
+    }
+
     /// The resource of IMDS and of every v1 endpoint: the scope without `/.default`.
     pub(crate) fn resource(&self) -> &str {
         self.scope.strip_suffix("/.default").unwrap_or(&self.scope)

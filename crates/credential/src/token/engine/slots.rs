@@ -1,23 +1,21 @@
 //! The fetches of an engine, by key: those under way, and those that failed a moment ago.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
-use super::{Flight, Outcome};
+use super::{Flight, SharedOutcome};
 use crate::token::error::TokenError;
 use crate::token::request::TokenKey;
 
 /// What is under way or has failed, by key.
 #[derive(Default)]
 pub(super) struct Slots {
-    pub(super) flights: u64,
     pub(super) by_key: HashMap<TokenKey, Slot>,
 }
 
 pub(super) enum Slot {
-    InFlight { number: u64, outcome: watch::Receiver<Option<Outcome>> },
+    InFlight(SharedOutcome),
     Failed { until: Duration, error: TokenError, streak: u32 },
 }
 
@@ -26,7 +24,7 @@ impl Slots {
     pub(super) fn vacate(&mut self, flight: &Flight) -> bool {
         let held = matches!(
             self.by_key.get(&flight.key),
-            Some(Slot::InFlight { number, .. }) if *number == flight.number
+            Some(Slot::InFlight(outcome)) if Arc::ptr_eq(outcome, &flight.outcome)
         );
         if held {
             self.by_key.remove(&flight.key);
@@ -37,7 +35,7 @@ impl Slots {
     pub(super) fn prune(&mut self, now: Duration) {
         if self.by_key.len() > MANY_SLOTS {
             self.by_key.retain(|_, slot| match slot {
-                Slot::InFlight { .. } => true,
+                Slot::InFlight(_) => true,
                 Slot::Failed { until, .. } => now < *until,
             });
         }

@@ -1,5 +1,4 @@
 use std::future::Future as _;
-use std::pin::pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Waker};
@@ -136,6 +135,37 @@ async fn the_request_outlives_the_caller_who_asked_first() {
     bench.script.release(1);
     assert_eq!(second.await.unwrap().unwrap(), "t");
     assert_eq!(bench.script.requests(), 1);
+}
+
+#[tokio::test]
+async fn cancelled_callers_do_not_keep_the_others_waiting() {
+    let bench = Bench::new(|_, _| Reply::token("t", 3_600).gated());
+    let engine = engine(&bench);
+    let callers: Vec<_> = (0..1_000).map(|_| spawn_get(&engine, VAULT)).collect();
+    bench.settle().await;
+    callers.iter().step_by(2).for_each(tokio::task::JoinHandle::abort);
+    bench.script.release(1);
+    for (number, caller) in callers.into_iter().enumerate() {
+        match caller.await {
+            Ok(token) => assert_eq!(token.unwrap(), "t"),
+            Err(error) => assert!(error.is_cancelled() && number % 2 == 0),
+        }
+    }
+    assert_eq!(bench.script.requests(), 1);
+}
+
+#[tokio::test]
+async fn callers_of_a_fetch_that_panics_share_a_second_one() {
+    let bench = Bench::new(|_, number| {
+        assert_ne!(number, 0, "the first request panics");
+        Reply::token("t", 3_600)
+    });
+    let engine = engine(&bench);
+    let callers: Vec<_> = (0..20).map(|_| spawn_get(&engine, VAULT)).collect();
+    for caller in callers {
+        assert_eq!(caller.await.unwrap().unwrap(), "t");
+    }
+    assert_eq!(bench.script.requests(), 2);
 }
 
 #[tokio::test]
