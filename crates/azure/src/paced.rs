@@ -78,13 +78,60 @@ pub(crate) struct Manners {
     pub(crate) breaker: Option<BreakerPolicy>,
 }
 
+/// The hosts that were asked lately. Their names are those of other people's classes, so they are
+/// forgotten when nobody has asked for long.
+#[derive(Debug, Default)]
+struct Hosts(HashMap<String, Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    host: Host,
+    used_at: Duration,
+}
+
+impl Hosts {
+    /// The host of this name, new or known.
+    fn entry(&mut self, name: &str, now: Duration) -> &mut Host {
+        if !self.0.contains_key(name) {
+            self.forget_idle(now);
+        }
+        let known = self.0.entry(name.to_owned()).or_default();
+        known.used_at = now;
+        &mut known.host
+    }
+
+    /// Forgets hosts that nobody has asked for long, and the longest idle ones where there are too
+    /// many. One that somebody waits for stays.
+    fn forget_idle(&mut self, now: Duration) {
+        let is_idle = |known: &Known| now.saturating_sub(known.used_at) >= IDLE;
+        self.0.retain(|_, known| known.host.is_waited_for() || !is_idle(known));
+        if self.0.len() < MOST_HOSTS {
+            return;
+        }
+        let mut idle: Vec<_> =
+            self.0.iter().filter(|(_, known)| !known.host.is_waited_for()).collect();
+        idle.sort_unstable_by_key(|(_, known)| known.used_at);
+        // Some more than one: it takes a look at all of them.
+        let names: Vec<String> =
+            idle.into_iter().take(MOST_HOSTS / 8).map(|(name, _)| name.clone()).collect();
+        for name in names {
+            self.0.remove(&name);
+        }
+    }
+}
+
+/// Longer than any cool-down, so that nothing is forgotten that still holds.
+const IDLE: Duration = Duration::from_mins(15);
+/// Many times as many as a program asks.
+const MOST_HOSTS: usize = 1024;
+
 /// A client of one priority and asker; those of a transport share the hosts.
 #[derive(Debug, Clone)]
 pub(crate) struct PacedClient {
     inner: Arc<dyn HttpClient>,
     clock: SharedClock,
     manners: Manners,
-    hosts: Arc<Mutex<HashMap<String, Host>>>,
+    hosts: Arc<Mutex<Hosts>>,
     priority: Priority,
     asker: Asker,
 }
@@ -135,7 +182,8 @@ impl PacedClient {
     }
 
     fn host<T>(&self, host: &str, work: impl FnOnce(&mut Host) -> T) -> T {
-        work(self.hosts.lock().entry(host.to_owned()).or_default())
+        let now = self.clock.monotonic();
+        work(self.hosts.lock().entry(host, now))
     }
 
     fn note(&self, host: &str, outcome: Try, probe: Option<Probe>) {
@@ -309,6 +357,29 @@ mod tests {
         let shared: Arc<dyn HttpClient> = Arc::<Scripted>::clone(&inner);
         let client = PacedClient::new(shared, Arc::new(clock.clone()), Manners::default());
         (Arc::new(client), inner, clock)
+    }
+
+    #[test]
+    fn hosts_that_nobody_asks_are_forgotten() {
+        let mut hosts = Hosts::default();
+        let (place, _bell) =
+            hosts.entry("waited-for", SECOND).join(Priority::Low, Asker::default());
+        hosts.entry("cooling", SECOND).pace.cool(SECOND, LONGEST_COOL_DOWN, Rate::default());
+        hosts.entry("new", SECOND + LONGEST_COOL_DOWN);
+        assert!(hosts.0.contains_key("cooling"));
+        hosts.entry("newer", SECOND + IDLE);
+        let mut names: Vec<_> = hosts.0.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["new", "newer", "waited-for"]);
+        hosts.entry("waited-for", SECOND + IDLE).leave(place);
+
+        for number in 0..MOST_HOSTS * 3 {
+            let now = SECOND * u32::try_from(number / 10).unwrap() + IDLE;
+            hosts.entry(&format!("kv{number}.vault.azure.net"), now);
+            assert!(hosts.0.len() <= MOST_HOSTS);
+        }
+        let last = format!("kv{}.vault.azure.net", MOST_HOSTS * 3 - 1);
+        assert!(hosts.0.contains_key(&last));
     }
 
     #[tokio::test]

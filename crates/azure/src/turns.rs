@@ -129,6 +129,11 @@ impl Host {
         self.pace.ready_in(now, rate).saturating_add(rate.interval().saturating_mul(ahead))
     }
 
+    /// Whether somebody is in the queue.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Rings for everybody: what all of them wait for will not come.
     pub(crate) fn ring(&self) {
         for waiting in self.waiting.values() {

@@ -5,6 +5,7 @@ use lanyard_vocabulary::ObjectEncoding;
 
 use crate::encoding::{self, DecodeValueError};
 use crate::fetch::VaultObject;
+use crate::memory::length_of;
 use crate::pem::{CERTIFICATE, PUBLIC_KEY, PemWriter};
 use crate::pkcs12::{self, PfxError};
 use crate::public_key::{self, PublicKeyError};
@@ -98,13 +99,25 @@ impl Default for CertificateOptions {
     }
 }
 
-/// The bytes of one object.
-#[derive(Debug)]
+/// The bytes of one object. Clones share them.
+#[derive(Debug, Clone)]
 pub(crate) struct Content {
     pub(crate) bytes: SecretBytes,
     pub(crate) separated: Option<Separated>,
     /// How many of how many certificates are linked to the leaf, if not all are.
     pub(crate) incomplete_chain: Option<(usize, usize)>,
+}
+
+impl Content {
+    /// How many bytes it takes beside the object that it was made from.
+    pub(crate) fn taken_beside(&self, object: &VaultObject) -> u64 {
+        let is_shared = matches!(object, VaultObject::Secret(secret)
+            if std::ptr::eq(secret.value.expose(), self.bytes.expose()));
+        let own = if is_shared { 0 } else { self.bytes.len() };
+        let separated = self.separated.as_ref();
+        let separated = separated.map_or(0, |it| it.certificates.len() + it.others.len());
+        length_of(own.saturating_add(separated))
+    }
 }
 
 impl From<SecretBytes> for Content {
@@ -123,10 +136,7 @@ pub(crate) fn content_of(
         VaultObject::Secret(secret) if secret.of_certificate => {
             certificate_secret(entry, secret, options)
         }
-        VaultObject::Secret(secret) => {
-            let encoding = entry.encoding.unwrap_or(ObjectEncoding::Utf8);
-            Ok(encoding::decode(secret.value.expose(), encoding)?.into())
-        }
+        VaultObject::Secret(secret) => Ok(decoded(&secret.value, entry)?.into()),
         VaultObject::Key(key) => {
             let der = public_key::subject_public_key_info(&key.key).map_err(ContentError::Key)?;
             Ok(pem_of(PUBLIC_KEY, &der).into())
@@ -144,14 +154,13 @@ fn certificate_secret(
     secret: &VaultSecret,
     options: CertificateOptions,
 ) -> Result<Content, ContentError> {
-    let value = secret.value.expose();
     match known_content_type(secret.content_type.as_deref()) {
         Some(PEM_FILE) => {
-            let bytes = encoding::decode(value, entry.encoding.unwrap_or(ObjectEncoding::Utf8))?;
+            let bytes = decoded(&secret.value, entry)?;
             let separated = options.separate.then(|| separate_bytes(bytes.expose()));
             Ok(Content { separated, ..bytes.into() })
         }
-        Some(PKCS12) => pfx_secret(entry, value, options),
+        Some(PKCS12) => pfx_secret(entry, &secret.value, options),
         _ => Err(ContentError::ContentType { content_type: secret.content_type.clone() }),
     }
 }
@@ -160,7 +169,7 @@ fn certificate_secret(
 /// Upstream undoes the encoding of the PEM text, and fails.
 fn pfx_secret(
     entry: &ObjectEntry,
-    value: &[u8],
+    value: &SecretBytes,
     options: CertificateOptions,
 ) -> Result<Content, ContentError> {
     if let Some(encoding @ ObjectEncoding::Hex) = entry.encoding {
@@ -170,7 +179,10 @@ fn pfx_secret(
     let converted = if keeps_archive && !options.separate {
         None
     } else {
-        Some(pkcs12::convert_pfx(value, options.construct_pem_chain).map_err(ContentError::Pfx)?)
+        Some(
+            pkcs12::convert_pfx(value.expose(), options.construct_pem_chain)
+                .map_err(ContentError::Pfx)?,
+        )
     };
     let separated = converted
         .as_ref()
@@ -180,10 +192,15 @@ fn pfx_secret(
         Some(converted) if !keeps_archive => {
             Ok(Content { bytes: converted.pem, separated, incomplete_chain: converted.incomplete })
         }
-        _ => {
-            let encoding = entry.encoding.unwrap_or(ObjectEncoding::Utf8);
-            Ok(Content { separated, ..encoding::decode(value, encoding)?.into() })
-        }
+        _ => Ok(Content { separated, ..decoded(value, entry)?.into() }),
+    }
+}
+
+/// The value without its encoding. Plain text shares the buffer of the value.
+fn decoded(value: &SecretBytes, entry: &ObjectEntry) -> Result<SecretBytes, DecodeValueError> {
+    match entry.encoding.unwrap_or(ObjectEncoding::Utf8) {
+        ObjectEncoding::Utf8 => Ok(value.clone()),
+        encoding => encoding::decode(value.expose(), encoding),
     }
 }
 

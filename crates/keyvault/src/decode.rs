@@ -1,11 +1,15 @@
 //! From fetched objects to files, without reading anything.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
-use lanyard_api::ObjectVersion;
+use lanyard_api::{ObjectFormat, ObjectVersion};
+use lanyard_vocabulary::ObjectEncoding;
 
-use crate::content::{CertificateOptions, ContentError, content_of};
+use crate::content::{CertificateOptions, Content, ContentError, content_of};
 use crate::fetch::{FetchedObject, ObjectReference};
+use crate::memory::decoding_room;
 use crate::secret_bytes::SecretBytes;
 use crate::source::ObjectAttributes;
 
@@ -125,45 +129,92 @@ pub fn decode_files(
     objects: &[FetchedObject],
     options: FileOptions,
 ) -> Result<DecodedFiles, DecodeError> {
-    let mut decoded = DecodedFiles { files: Vec::new(), warnings: Vec::new() };
+    let mut decoder = Decoder::new(options);
     for fetched in objects {
-        decode_object(fetched, options, &mut decoded)?;
+        decoder.decode(fetched)?;
     }
-    Ok(decoded)
+    Ok(decoder.finish())
 }
 
-fn decode_object(
-    fetched: &FetchedObject,
+/// Makes files, one object after the other. Entries that want the same object in the same form share
+/// its bytes.
+#[derive(Debug)]
+pub(crate) struct Decoder {
     options: FileOptions,
-    decoded: &mut DecodedFiles,
-) -> Result<(), DecodeError> {
-    let path = path_of(fetched);
-    let content = match content_of(&fetched.entry, &fetched.object, options.certificates) {
-        Ok(content) => content,
-        Err(error) => {
-            let (object, source) = (fetched.reference(), Box::new(error));
-            return Err(DecodeError { object, path, source });
+    contents: HashMap<Form, Content>,
+    decoded: DecodedFiles,
+}
+
+/// What tells one decoded content from another: the object, by its address, and how it is written.
+type Form = (usize, Option<ObjectEncoding>, Option<ObjectFormat>);
+
+impl Decoder {
+    pub(crate) fn new(options: FileOptions) -> Self {
+        let decoded = DecodedFiles { files: Vec::new(), warnings: Vec::new() };
+        Self { options, contents: HashMap::new(), decoded }
+    }
+
+    /// How many bytes decoding this object takes at most; nothing where an earlier entry's are
+    /// shared.
+    pub(crate) fn room(&self, fetched: &FetchedObject) -> u64 {
+        if self.contents.contains_key(&form_of(fetched)) {
+            return 0;
         }
-    };
-    if let Some((linked, count)) = content.incomplete_chain {
-        let object = fetched.reference();
-        decoded.warnings.push(DecodeWarning::IncompleteChain { object, linked, count });
+        decoding_room(&fetched.entry, &fetched.object)
     }
-    let file = |path: String, content: SecretBytes| MountedFile {
-        path,
-        content,
-        mode: fetched.entry.file_permission.unwrap_or(options.default_mode),
-        names_mode: fetched.entry.file_permission.is_some(),
-        object: ObjectId::of(fetched),
-        version: fetched.object.version().clone(),
-        attributes: fetched.object.attributes().clone(),
-    };
-    if let Some(separated) = content.separated {
-        decoded.files.push(file(format!("{path}.crt"), separated.certificates));
-        decoded.files.push(file(format!("{path}.key"), separated.others));
+
+    /// Makes the files of an object. Returns how many bytes its content takes beside the object.
+    pub(crate) fn decode(&mut self, fetched: &FetchedObject) -> Result<u64, DecodeError> {
+        let path = path_of(fetched);
+        let form = form_of(fetched);
+        let (content, taken) = match self.contents.get(&form) {
+            Some(content) => (content.clone(), 0),
+            None => {
+                let content =
+                    content_of(&fetched.entry, &fetched.object, self.options.certificates)
+                        .map_err(|error| DecodeError {
+                            object: fetched.reference(),
+                            path: path.clone(),
+                            source: Box::new(error),
+                        })?;
+                let taken = content.taken_beside(&fetched.object);
+                self.contents.insert(form, content.clone());
+                (content, taken)
+            }
+        };
+        if let Some((linked, count)) = content.incomplete_chain {
+            let object = fetched.reference();
+            self.decoded.warnings.push(DecodeWarning::IncompleteChain { object, linked, count });
+        }
+        self.push(fetched, path, content);
+        Ok(taken)
     }
-    decoded.files.push(file(path, content.bytes));
-    Ok(())
+
+    fn push(&mut self, fetched: &FetchedObject, path: String, content: Content) {
+        let file = |path: String, content: SecretBytes| MountedFile {
+            path,
+            content,
+            mode: fetched.entry.file_permission.unwrap_or(self.options.default_mode),
+            names_mode: fetched.entry.file_permission.is_some(),
+            object: ObjectId::of(fetched),
+            version: fetched.object.version().clone(),
+            attributes: fetched.object.attributes().clone(),
+        };
+        if let Some(separated) = content.separated {
+            self.decoded.files.push(file(format!("{path}.crt"), separated.certificates));
+            self.decoded.files.push(file(format!("{path}.key"), separated.others));
+        }
+        self.decoded.files.push(file(path, content.bytes));
+    }
+
+    pub(crate) fn finish(self) -> DecodedFiles {
+        self.decoded
+    }
+}
+
+fn form_of(fetched: &FetchedObject) -> Form {
+    let object = Arc::as_ptr(&fetched.object).addr();
+    (object, fetched.entry.encoding, fetched.entry.format)
 }
 
 fn path_of(fetched: &FetchedObject) -> String {

@@ -14,6 +14,10 @@ use lanyard_vocabulary::{Hop, ObjectEncoding, SecretName};
 
 use crate::error::VaultError;
 use crate::history::{HistoryError, asked_version, select_history};
+use crate::memory::{
+    FILE_ROOM, LIST_ROOM, MemoryExhausted, READ_ROOM, ReadMemory, UnlimitedMemory, Weigh as _,
+    length_of,
+};
 use crate::source::{
     ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
 };
@@ -81,6 +85,15 @@ pub enum ReadError {
         /// What a volume takes, in bytes.
         limit: u64,
     },
+    /// The node has no memory for the objects; those after it were not read.
+    #[error("there is no room for {object} and what is read before it")]
+    NoRoom {
+        /// The object for which there was no room.
+        object: ObjectReference,
+        /// What was needed and what there is.
+        #[source]
+        source: MemoryExhausted,
+    },
 }
 
 impl ReadError {
@@ -90,7 +103,8 @@ impl ReadError {
             Self::Object { object, .. }
             | Self::Versions { object, .. }
             | Self::History { object, .. }
-            | Self::TooMuch { object, .. } => object,
+            | Self::TooMuch { object, .. }
+            | Self::NoRoom { object, .. } => object,
         }
     }
 
@@ -98,7 +112,7 @@ impl ReadError {
     pub fn vault(&self) -> Option<&VaultError> {
         match self {
             Self::Object { source, .. } | Self::Versions { source, .. } => Some(source),
-            Self::History { .. } | Self::TooMuch { .. } => None,
+            Self::History { .. } | Self::TooMuch { .. } | Self::NoRoom { .. } => None,
         }
     }
 
@@ -109,13 +123,17 @@ impl ReadError {
             Self::TooMuch { .. } => {
                 Some("ask for fewer objects or versions in one SecretProviderClass".to_owned())
             }
+            Self::NoRoom { source, .. } => Some(source.hint.clone()),
             Self::Object { source, .. } | Self::Versions { source, .. } => source.hint(),
         }
     }
 
     /// Whether and when the same read may succeed.
     pub fn retry(&self) -> RetryClass {
-        self.vault().map_or(RetryClass::Invalid, VaultError::retry)
+        match self {
+            Self::NoRoom { source, .. } if !source.is_hopeless => RetryClass::Transient,
+            _ => self.vault().map_or(RetryClass::Invalid, VaultError::retry),
+        }
     }
 
     /// For how long nobody asks the vault, where it was not asked: [`VaultError::turned_away`].
@@ -233,19 +251,34 @@ pub async fn fetch_objects(
     parameters: &ProviderParameters,
     source: &dyn SecretSource,
 ) -> Result<Vec<FetchedObject>, ReadError> {
-    fetch_entries(&parameters.objects, &Unshared(source), u64::MAX).await
+    let limits = ReadLimits { content: u64::MAX, memory: &UnlimitedMemory };
+    fetch_entries(&parameters.objects, &Unshared(source), limits).await
 }
 
-/// The same from any source of objects, for a volume whose files may have `limit` bytes together.
-/// Once they cannot have less, nothing more is read: what is on its way counts for nobody's limit,
-/// and many volumes may be on theirs.
+/// What the objects of one volume may take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadLimits<'a> {
+    /// How many bytes the files may have together.
+    pub(crate) content: u64,
+    /// The memory that what is read takes.
+    pub(crate) memory: &'a dyn ReadMemory,
+}
+
+/// The same from any source of objects, for a volume whose files may have so much together.
+///
+/// The memory of each object is asked for before it is read. Once the files cannot have less than
+/// they may, or could not be mounted on an empty node, nothing more is read.
 pub(crate) async fn fetch_entries(
     entries: &[ObjectEntry],
     source: &dyn ObjectSource,
-    limit: u64,
+    limits: ReadLimits<'_>,
 ) -> Result<Vec<FetchedObject>, ReadError> {
-    let histories = fetch_histories(entries, source).await?;
+    let histories = fetch_histories(entries, source, limits.memory).await?;
     let wanted: Vec<Wanted<'_>> = wanted_objects(entries, &histories);
+    let Some(first) = wanted.first() else { return Ok(Vec::new()) };
+    let room = length_of(wanted.len()).saturating_mul(FILE_ROOM);
+    take_room(&first.object, limits.memory, room).await?;
+    limits.memory.end(room, room);
     let mut distinct: Vec<(&ObjectReference, Vec<&ObjectEntry>)> = Vec::new();
     let mut places: HashMap<&ObjectReference, usize> = HashMap::new();
     for want in &wanted {
@@ -260,18 +293,24 @@ pub(crate) async fn fetch_entries(
     // Boxed one by one: a stream over a closure would keep callers from being `Send`.
     let mut reads = Vec::with_capacity(distinct.len());
     for (object, _) in &distinct {
-        reads.push(read_object(object, source).boxed());
+        reads.push(read_object(object, source, limits.memory).boxed());
     }
     let mut reads = stream::iter(reads).buffered(CONCURRENT_READS);
     let mut objects: Vec<Arc<VaultObject>> = Vec::with_capacity(distinct.len());
-    let mut bytes = 0;
+    let (mut bytes, mut size) = (0_u64, 0_u64);
     for (object, entries) in &distinct {
         let Some(read) = reads.try_next().await? else { break };
-        let of_entries = entries.iter().map(|entry| least_content(entry, &read));
-        bytes = of_entries.fold(bytes, u64::saturating_add);
-        if bytes > limit {
+        for entry in entries {
+            let content = least_content(entry, &read);
+            bytes = bytes.saturating_add(content);
+            size = size.saturating_add(limits.memory.mounted_size(content));
+        }
+        if bytes > limits.content {
+            let limit = limits.content;
             return Err(ReadError::TooMuch { object: (*object).clone(), limit });
         }
+        let checked = limits.memory.check_volume(size);
+        checked.map_err(|source| ReadError::NoRoom { object: (*object).clone(), source })?;
         objects.push(read);
     }
     let fetched = wanted.iter().filter_map(|want| {
@@ -308,36 +347,59 @@ struct Wanted<'a> {
 async fn fetch_histories(
     entries: &[ObjectEntry],
     source: &dyn ObjectSource,
+    memory: &dyn ReadMemory,
 ) -> Result<Vec<Vec<ObjectVersion>>, ReadError> {
-    let mut distinct: Vec<ObjectReference> = Vec::new();
+    // The entries of each object, in the order in which the objects come first.
+    let mut distinct: Vec<(ObjectReference, Vec<usize>)> = Vec::new();
     let mut places: HashMap<ObjectReference, usize> = HashMap::new();
-    for entry in entries.iter().filter(|entry| entry.history > 1) {
-        places.entry(reference(entry, None)).or_insert_with_key(|object| {
-            distinct.push(object.clone());
+    for (index, entry) in entries.iter().enumerate().filter(|(_, entry)| entry.history > 1) {
+        let place = *places.entry(reference(entry, None)).or_insert_with_key(|object| {
+            distinct.push((object.clone(), Vec::new()));
             distinct.len() - 1
         });
+        if let Some((_, entries)) = distinct.get_mut(place) {
+            entries.push(index);
+        }
     }
     let mut lists = Vec::with_capacity(distinct.len());
-    for object in &distinct {
-        lists.push(fetch_list(object, source).boxed());
+    for (object, _) in &distinct {
+        lists.push(fetch_list(object, source, memory).boxed());
     }
-    let lists: Vec<_> = stream::iter(lists).buffered(CONCURRENT_READS).try_collect().await?;
-    let chosen = entries.iter().map(|entry| {
-        let list = places.get(&reference(entry, None));
-        match list.and_then(|list| lists.get(*list)) {
-            Some(listed) if entry.history > 1 => choose_history(entry, listed),
-            _ => Ok(Vec::new()),
+    let mut lists = stream::iter(lists).buffered(CONCURRENT_READS);
+    let mut chosen = vec![Vec::new(); entries.len()];
+    // A list is dropped as soon as it was chosen from.
+    for (_, indices) in &distinct {
+        let Some((listed, weight)) = lists.try_next().await? else { break };
+        for index in indices {
+            if let (Some(entry), Some(history)) = (entries.get(*index), chosen.get_mut(*index)) {
+                *history = choose_history(entry, &listed)?;
+            }
         }
-    });
-    chosen.collect()
+        drop(listed);
+        memory.end(weight, 0);
+    }
+    Ok(chosen)
 }
 
+/// The versions of an object, and how much memory was taken for them.
 async fn fetch_list(
     object: &ObjectReference,
     source: &dyn ObjectSource,
-) -> Result<Arc<Vec<ListedVersion>>, ReadError> {
+    memory: &dyn ReadMemory,
+) -> Result<(Arc<Vec<ListedVersion>>, u64), ReadError> {
+    take_room(object, memory, LIST_ROOM).await?;
     let listed = source.versions(object).await;
-    listed.map_err(|source| ReadError::Versions { object: object.clone(), source })
+    let listed = listed.map_err(|source| ReadError::Versions { object: object.clone(), source })?;
+    Ok((listed, LIST_ROOM))
+}
+
+async fn take_room(
+    object: &ObjectReference,
+    memory: &dyn ReadMemory,
+    room: u64,
+) -> Result<(), ReadError> {
+    let taken = memory.begin(room).await;
+    taken.map_err(|source| ReadError::NoRoom { object: object.clone(), source })
 }
 
 fn choose_history(
@@ -374,9 +436,13 @@ fn reference(entry: &ObjectEntry, version: Option<ObjectVersion>) -> ObjectRefer
 async fn read_object(
     object: &ObjectReference,
     source: &dyn ObjectSource,
+    memory: &dyn ReadMemory,
 ) -> Result<Arc<VaultObject>, ReadError> {
+    take_room(object, memory, READ_ROOM).await?;
     let read = source.object(object).await;
-    read.map_err(|source| ReadError::Object { object: object.clone(), source })
+    let read = read.map_err(|source| ReadError::Object { object: object.clone(), source })?;
+    memory.end(READ_ROOM, read.weight());
+    Ok(read)
 }
 
 #[cfg(test)]
@@ -410,6 +476,10 @@ mod tests {
         }
     }
 
+    fn within(content: u64) -> ReadLimits<'static> {
+        ReadLimits { content, memory: &UnlimitedMemory }
+    }
+
     fn entries(count: usize, encoding: Option<ObjectEncoding>) -> Vec<ObjectEntry> {
         let name = |number| format!("n{number}").parse().unwrap();
         (0..count).map(|number| ObjectEntry::secret(name(number), encoding)).collect()
@@ -418,9 +488,9 @@ mod tests {
     #[tokio::test]
     async fn what_is_more_than_a_volume_takes_is_not_read_to_its_end() {
         let vault = Hundreds::default();
-        let all = fetch_entries(&entries(20, None), &vault, 2_000).await.unwrap();
+        let all = fetch_entries(&entries(20, None), &vault, within(2_000)).await.unwrap();
         assert_eq!((all.len(), vault.0.swap(0, Ordering::SeqCst)), (20, 20));
-        let error = fetch_entries(&entries(500, None), &vault, 1_999).await.unwrap_err();
+        let error = fetch_entries(&entries(500, None), &vault, within(1_999)).await.unwrap_err();
         assert_eq!(error.object().name.as_str(), "n19");
         assert!(error.to_string().contains("more than the 1999 bytes"), "{error}");
         assert!(error.hint().is_some() && error.retry() == RetryClass::Invalid);
@@ -432,9 +502,9 @@ mod tests {
     async fn each_file_counts_and_only_what_it_has_at_least() {
         let vault = Hundreds::default();
         let twice = [entries(1, None), entries(1, None)].concat();
-        assert!(fetch_entries(&twice, &vault, 199).await.is_err());
-        assert_eq!(fetch_entries(&twice, &vault, 200).await.unwrap().len(), 2);
+        assert!(fetch_entries(&twice, &vault, within(199)).await.is_err());
+        assert_eq!(fetch_entries(&twice, &vault, within(200)).await.unwrap().len(), 2);
         let hex = entries(2, Some(ObjectEncoding::Hex));
-        assert_eq!(fetch_entries(&hex, &vault, 100).await.unwrap().len(), 2);
+        assert_eq!(fetch_entries(&hex, &vault, within(100)).await.unwrap().len(), 2);
     }
 }

@@ -39,6 +39,7 @@ mod error;
 mod fetch;
 mod files;
 mod history;
+mod memory;
 mod node_vaults;
 mod pem;
 mod pkcs12;
@@ -69,6 +70,7 @@ pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
 pub use lanyard_azure::Priority;
 pub use lanyard_credential::RetryClass;
+pub use memory::{CacheMemory, MemoryExhausted, ReadMemory, UnlimitedMemory};
 pub use node_vaults::{
     NodeVaultError, NodeVaultSettings, NodeVaults, ReadOrder, VaultOutage, VaultReading,
 };

@@ -16,9 +16,10 @@ use lanyard_vocabulary::Cloud;
 use self::class_read::{ClassRead, ReadKey};
 use self::outages::Outages;
 use crate::cloud::{CloudError, VaultCloud};
-use crate::decode::{FileOptions, MountedFile, decode_files};
-use crate::fetch::{ReadError, VaultObject, fetch_entries};
+use crate::decode::{DecodedFiles, Decoder, FileOptions, MountedFile};
+use crate::fetch::{FetchedObject, ReadError, ReadLimits, VaultObject, fetch_entries};
 use crate::files::FetchError;
+use crate::memory::{CacheMemory, ReadMemory};
 use crate::pod::{Pod, Proofs};
 use crate::reader::{IdentityError, identify};
 use crate::readers::{NodeWays, ReaderError, Readers};
@@ -72,6 +73,8 @@ pub struct ReadOrder<'a> {
     /// those who cannot begin without it ([`Priority::High`](lanyard_azure::Priority)); nothing
     /// where the class does not opt in. What is read for those who opt in is kept, whoever waits.
     pub serve_stale: Option<Duration>,
+    /// The memory that reading takes.
+    pub memory: &'a dyn ReadMemory,
 }
 
 /// What was read for one volume.
@@ -189,14 +192,61 @@ impl NodeVaults {
         let identified = identify(parameters, cloud, order.pod, order.proofs, now)?;
         let open = self.readers.open(&identified)?;
         let read = ClassRead::new(self, order, identified.reader, open, host);
-        let limit = self.settings.content_limit;
+        let limits = ReadLimits { content: self.settings.content_limit, memory: order.memory };
         let objects =
-            fetch_entries(&parameters.objects, &read, limit).await.map_err(FetchError::from)?;
-        let decoded = decode_files(&objects, self.settings.files).map_err(FetchError::from)?;
+            fetch_entries(&parameters.objects, &read, limits).await.map_err(FetchError::from)?;
+        let decoded = self.decode(&objects, order.memory).await?;
         for warning in &decoded.warnings {
             tracing::warn!(pod = %order.pod, vault = %parameters.vault_name, "{warning}");
         }
         Ok(VaultReading { files: decoded.files, outage: read.into_outage() })
+    }
+
+    /// Decodes one object after the other, each with its memory taken first.
+    async fn decode(
+        &self,
+        objects: &[FetchedObject],
+        memory: &dyn ReadMemory,
+    ) -> Result<DecodedFiles, FetchError> {
+        let mut decoder = Decoder::new(self.settings.files);
+        for fetched in objects {
+            let room = decoder.room(fetched);
+            if room > 0 {
+                let taken = memory.begin(room).await;
+                taken
+                    .map_err(|source| ReadError::NoRoom { object: fetched.reference(), source })?;
+            }
+            let kept = decoder.decode(fetched)?;
+            if room > 0 {
+                memory.end(room, kept);
+            }
+        }
+        Ok(decoder.finish())
+    }
+
+    /// Lets what was read be cached only within `reads`, and what is sealed for outages be kept in
+    /// memory only within `sealed`.
+    #[must_use]
+    pub fn caching_in(
+        mut self,
+        reads: &Arc<dyn CacheMemory>,
+        sealed: Arc<dyn CacheMemory>,
+    ) -> Self {
+        self.objects.cache_in(Arc::clone(reads));
+        self.lists.cache_in(Arc::clone(reads));
+        if let Some(stale) = &mut self.stale
+            && let Some(stale) = Arc::get_mut(stale)
+        {
+            stale.seal_in(sealed);
+        }
+        self
+    }
+
+    /// Drops cached values, the oldest first, until they take `bytes` less or there are none. What
+    /// is sealed for outages stays.
+    pub fn evict(&self, bytes: u64) {
+        let evicted = self.objects.evict(bytes);
+        self.lists.evict(bytes.saturating_sub(evicted));
     }
 }
 

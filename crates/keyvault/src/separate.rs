@@ -4,7 +4,7 @@ use crate::pem::{self, CERTIFICATE};
 use crate::secret_bytes::SecretBytes;
 
 /// The two parts of a PEM text.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Separated {
     /// Every certificate.
     pub(crate) certificates: SecretBytes,

@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, Either, select};
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use lanyard_azure::Priority;
 use lanyard_clock::SharedClock;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::error::VaultError;
+use crate::memory::{CacheMemory, UnlimitedMemory, Weigh};
 
 /// How new an answer has to be, and who waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,7 @@ pub(crate) struct SharedReads<K, V> {
     clock: SharedClock,
     /// How long a value is kept at least; longer where somebody takes older ones.
     keep: Duration,
+    memory: Arc<dyn CacheMemory>,
     slots: Arc<Slots<K, V>>,
 }
 
@@ -88,7 +90,7 @@ type Slots<K, V> = Mutex<HashMap<K, Slot<V>>>;
 
 /// What is known for one key.
 struct Slot<V> {
-    value: Option<Shared<V>>,
+    value: Option<Cached<V>>,
     failure: Option<Failure>,
     /// When the last read that was refused was asked for: what was asked for before it may not be
     /// had any more.
@@ -97,6 +99,24 @@ struct Slot<V> {
     numbers: u64,
     /// How long the value is kept: the greatest age that anybody took.
     keep: Duration,
+}
+
+/// A value that is kept, and the memory that was taken for it.
+struct Cached<V> {
+    shared: Shared<V>,
+    /// Given back when the value is dropped.
+    taken: TakenMemory,
+}
+
+struct TakenMemory {
+    memory: Arc<dyn CacheMemory>,
+    bytes: u64,
+}
+
+impl Drop for TakenMemory {
+    fn drop(&mut self) {
+        self.memory.give_back(self.bytes);
+    }
 }
 
 /// The last read failed.
@@ -127,15 +147,26 @@ impl<V> Default for Slot<V> {
 
 impl<K, V> SharedReads<K, V>
 where
-    K: Clone + Eq + Hash + Send + 'static,
-    V: Send + Sync + 'static,
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Weigh + Send + Sync + 'static,
 {
     pub(crate) fn new(clock: SharedClock, keep: Duration) -> Self {
-        Self { clock, keep, slots: Arc::default() }
+        Self { clock, keep, memory: Arc::new(UnlimitedMemory), slots: Arc::default() }
     }
 
-    /// The value of `key`: one that is new enough, or what `fetch` gives. The read goes on for
-    /// others when its first caller has gone. How far away its next change is, a value itself
+    /// Keeps values only within this memory.
+    pub(crate) fn cache_in(&mut self, memory: Arc<dyn CacheMemory>) {
+        self.memory = memory;
+    }
+
+    /// Drops the oldest values until they take `bytes` less or there are none. Returns how many
+    /// bytes they took.
+    pub(crate) fn evict(&self, bytes: u64) -> u64 {
+        evict_oldest(&mut self.slots.lock(), bytes)
+    }
+
+    /// The value of `key`: one that is new enough, or what `fetch` gives. The read goes on when its
+    /// first caller has gone, as long as somebody waits for it. How far away its next change is, a value itself
     /// tells.
     pub(crate) async fn read(
         &self,
@@ -187,14 +218,16 @@ where
             task: None,
         });
         let (slots, clock) = (Arc::clone(&self.slots), Arc::clone(&self.clock));
-        let landing = Landing { key, number, asked, priority, slots, clock };
+        let memory = Arc::clone(&self.memory);
+        let landing = Landing { key, number, asked, priority, slots, clock, memory };
         let (fetched, limit) = (fetch(), self.clock.sleep(FLIGHT_LIMIT));
         let task = tokio::spawn(async move {
-            let outcome = match select(fetched, limit).await {
-                Either::Left((outcome, _)) => outcome,
-                Either::Right(_) => Err(VaultError::TimedOut { limit: FLIGHT_LIMIT }),
-            };
-            landing.land(outcome);
+            tokio::select! {
+                outcome = fetched => landing.land(outcome),
+                () = limit => landing.land(Err(VaultError::TimedOut { limit: FLIGHT_LIMIT })),
+                // The memory for its answer belonged to those who waited.
+                () = landing.deserted(&sender) => {}
+            }
         });
         if let Some(flight) = slot.flights.iter_mut().find(|flight| flight.number == number) {
             flight.task = Some(task.abort_handle());
@@ -224,10 +257,10 @@ impl<V> Slot<V> {
         let within = |since: Duration, limit: Duration| {
             !limit.is_zero() && now.saturating_sub(since) <= limit
         };
-        if let Some(value) = &self.value
-            && within(value.asked.at, demand.max_age_at(distance(&value.value)))
+        if let Some(Cached { shared, .. }) = &self.value
+            && within(shared.asked.at, demand.max_age_at(distance(&shared.value)))
         {
-            return Some(Ok(value.clone()));
+            return Some(Ok(shared.clone()));
         }
         let failure = self.failure.as_ref()?;
         if failure.priority > demand.priority {
@@ -237,21 +270,30 @@ impl<V> Slot<V> {
         serves.then(|| Err(Arc::clone(&failure.error)))
     }
 
-    /// Takes what a flight brought, unless something newer is there.
-    fn take(&mut self, now: Duration, flight: (Duration, Priority), outcome: &Outcome<V>) {
+    /// Takes what a flight brought, unless something newer is there. A value for which no memory was
+    /// taken is not kept.
+    fn take(
+        &mut self,
+        now: Duration,
+        flight: (Duration, Priority),
+        outcome: &Outcome<V>,
+        taken: Option<TakenMemory>,
+    ) {
         let (asked_at, priority) = flight;
         match outcome {
             Ok(value) => {
-                let is_newest = self.value.as_ref().is_none_or(|old| old.asked.at <= asked_at);
+                let asked = self.value.as_ref().map(|old| old.shared.asked.at);
+                let is_newest = asked.is_none_or(|asked| asked <= asked_at);
                 let is_refused = self.refused_at.is_some_and(|refused| asked_at <= refused);
                 if is_newest && !is_refused {
-                    (self.value, self.failure) = (Some(value.clone()), None);
+                    let cached = |taken| Cached { shared: value.clone(), taken };
+                    (self.value, self.failure) = (taken.map(cached), None);
                 }
             }
             Err(error) => {
                 if error.is_refusal() {
                     self.refused_at = self.refused_at.max(Some(asked_at));
-                    self.value.take_if(|value| value.asked.at <= asked_at);
+                    self.value.take_if(|value| value.shared.asked.at <= asked_at);
                 }
                 // The credential remembers its own failures, and forgets them when somebody brings
                 // it a better proof.
@@ -265,8 +307,13 @@ impl<V> Slot<V> {
 
     /// Drops what is too old for anybody; true if nothing is left.
     fn sweep(&mut self, now: Duration) -> bool {
-        self.value.take_if(|value| now.saturating_sub(value.asked.at) >= self.keep);
+        self.value.take_if(|value| now.saturating_sub(value.shared.asked.at) >= self.keep);
         self.failure.take_if(|failure| now.saturating_sub(failure.landed_at) > FAILURE_AGE);
+        self.is_empty()
+    }
+
+    /// Whether nothing is known but that something was refused.
+    fn is_empty(&self) -> bool {
         self.value.is_none() && self.failure.is_none() && self.flights.is_empty()
     }
 }
@@ -282,21 +329,37 @@ impl<V> Flight<V> {
 
 /// What becomes of a flight. Dropped without landing, it takes the flight out of its slot, so that
 /// nobody waits for it.
-struct Landing<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> {
+struct Landing<K: Clone + Eq + Hash + Send + Sync + 'static, V: Weigh + Send + Sync + 'static> {
     key: K,
     number: u64,
     asked: Asked,
     priority: Priority,
     slots: Arc<Slots<K, V>>,
     clock: SharedClock,
+    memory: Arc<dyn CacheMemory>,
 }
 
 impl<K, V> Landing<K, V>
 where
-    K: Clone + Eq + Hash + Send + 'static,
-    V: Send + Sync + 'static,
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Weigh + Send + Sync + 'static,
 {
-    fn land(self, outcome: Result<V, VaultError>) {
+    /// Comes back when nobody waits for the flight any more; nobody joins it then.
+    async fn deserted(&self, outcome: &watch::Sender<Option<Outcome<V>>>) {
+        loop {
+            outcome.closed().await;
+            let mut slots = self.slots.lock();
+            // Who joins does so under this lock.
+            if outcome.receiver_count() == 0 {
+                if let Some(slot) = slots.get_mut(&self.key) {
+                    slot.flights.retain(|flight| flight.number != self.number);
+                }
+                return;
+            }
+        }
+    }
+
+    fn land(&self, outcome: Result<V, VaultError>) {
         let asked_at = self.asked.at;
         let outcome: Outcome<V> = match outcome {
             Ok(value) => Ok(Shared { value: Arc::new(value), asked: self.asked }),
@@ -305,8 +368,10 @@ where
         let landed_at = self.clock.monotonic();
         let (served, keep) = {
             let mut slots = self.slots.lock();
+            let weight = outcome.as_ref().ok().map(|shared| shared.value.weight());
+            let taken = weight.and_then(|weight| self.take_memory(&mut slots, weight));
             let Some(slot) = slots.get_mut(&self.key) else { return };
-            slot.take(landed_at, (asked_at, self.priority), &outcome);
+            slot.take(landed_at, (asked_at, self.priority), &outcome, taken);
             // A newer value serves those who asked before; a failure is one's own.
             let (served, others): (Vec<_>, Vec<_>) = slot.flights.drain(..).partition(|flight| {
                 flight.number == self.number || (outcome.is_ok() && flight.asked.at <= asked_at)
@@ -323,6 +388,21 @@ where
             }
         }
         self.sweep_later(keep);
+    }
+
+    /// Memory for a value that is to be kept, if need be that of older ones.
+    fn take_memory(&self, slots: &mut HashMap<K, Slot<V>>, weight: u64) -> Option<TakenMemory> {
+        if weight > self.memory.limit() {
+            return None;
+        }
+        while !self.memory.take(weight) {
+            // Some more than are needed now: it takes a look at all of them.
+            let bytes = weight.max(self.memory.limit() / EVICTED_PART);
+            if evict_oldest(slots, bytes) == 0 {
+                return None;
+            }
+        }
+        Some(TakenMemory { memory: Arc::clone(&self.memory), bytes: weight })
     }
 
     /// Drops values when they are too old for anybody, without anybody asking.
@@ -343,8 +423,8 @@ where
 
 impl<K, V> Drop for Landing<K, V>
 where
-    K: Clone + Eq + Hash + Send + 'static,
-    V: Send + Sync + 'static,
+    K: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Weigh + Send + Sync + 'static,
 {
     fn drop(&mut self) {
         if let Some(slot) = self.slots.lock().get_mut(&self.key) {
@@ -362,6 +442,25 @@ impl<K, V> fmt::Debug for SharedReads<K, V> {
     }
 }
 
+/// Drops the values that were asked for first until they take `bytes` less or there are none. Returns
+/// how many bytes they took.
+fn evict_oldest<K, V>(slots: &mut HashMap<K, Slot<V>>, bytes: u64) -> u64 {
+    let mut cached: Vec<_> = slots.values_mut().filter(|slot| slot.value.is_some()).collect();
+    cached.sort_by_key(|slot| slot.value.as_ref().map(|value| value.shared.asked.at));
+    let mut evicted = 0_u64;
+    for slot in cached {
+        if evicted >= bytes {
+            break;
+        }
+        let value = slot.value.take();
+        evicted = evicted.saturating_add(value.map_or(0, |value| value.taken.bytes));
+    }
+    slots.retain(|_, slot| !slot.is_empty());
+    evicted
+}
+
+/// The part of a full cache that is evicted at once.
+const EVICTED_PART: u64 = 8;
 /// How long a read may take with everything that is tried again: less than the kubelet waits, so
 /// that who waits learns what the matter is, and who comes later begins anew.
 const FLIGHT_LIMIT: Duration = Duration::from_secs(80);

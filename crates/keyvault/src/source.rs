@@ -60,8 +60,8 @@ pub struct ObjectAttributes {
     pub not_before: Option<Timestamp>,
     /// `exp`. Reads do not enforce it.
     pub expires: Option<Timestamp>,
-    /// The tags. The managed-identity data plane keeps `renew_after` and `cannot_renew_after`
-    /// there.
+    /// The tags that are read: the managed-identity data plane keeps `renew_after` and
+    /// `cannot_renew_after` there. Others are dropped, and a listing has none.
     pub tags: BTreeMap<String, String>,
 }
 

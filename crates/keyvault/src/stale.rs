@@ -23,6 +23,8 @@ use lanyard_clock::SharedClock;
 use parking_lot::Mutex;
 use zeroize::Zeroizing;
 
+use crate::memory::CacheMemory;
+
 pub(crate) use self::record::{Record, RecordRef};
 use self::store::{LARGEST_CONTENT, LONGEST_LIFE, MOST_ENTRIES, Memory, Sealed, Store};
 
@@ -151,6 +153,13 @@ impl StaleCache {
             forgotten: Arc::default(),
             too_large: Mutex::default(),
         })
+    }
+
+    /// Counts what is sealed in memory here. Nothing was sealed yet.
+    pub(crate) fn seal_in(&mut self, memory: Arc<dyn CacheMemory>) {
+        if let Some(Store::Memory(entries)) = Arc::get_mut(&mut self.store) {
+            entries.seal_in(memory);
+        }
     }
 
     /// The id of the entry that these fields are about.

@@ -416,6 +416,8 @@ fn target_of(url: &Url) -> String {
     format!("{}{path}", url.host_str().unwrap_or_default())
 }
 
+pub use crate::secret_bytes::live::bytes as live_secret_bytes;
+
 /// The proofs of a pod with one service account token, valid until `expires`.
 pub fn workload_proofs(subject: &str, audience: &str, expires: Timestamp) -> Proofs {
     let claims = serde_json::json!({"sub": subject, "aud": audience, "exp": expires.as_second()});

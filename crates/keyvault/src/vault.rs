@@ -29,15 +29,18 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroize;
 
 use crate::error::VaultError;
+use crate::memory::MOST_VERSIONS;
 use crate::public_key::{Curve, PublicJwk};
 use crate::secret_bytes::SecretBytes;
 use crate::source::{
     ListedVersion, ObjectAttributes, SecretSource, VaultCertificate, VaultKey, VaultSecret,
 };
+use crate::vault::body_limit::BodyLimit;
 use crate::vault::challenge::KnownChallenge;
 use crate::vault::reply::vault_error;
 use crate::vault::uncached::Uncached;
 
+mod body_limit;
 mod challenge;
 mod reply;
 #[cfg(test)]
@@ -83,6 +86,7 @@ impl KeyVault {
         if let Some(known) = Url::parse(url).ok().as_ref().and_then(KnownChallenge::of) {
             options.per_try_policies.push(Arc::new(known));
         }
+        options.per_try_policies.push(Arc::new(BodyLimit));
         let credential: Arc<dyn TokenCredential> = Arc::new(Uncached::new(credential));
         let secrets = SecretClientOptions { client_options: options.clone(), ..Default::default() };
         let secrets =
@@ -188,17 +192,17 @@ impl SecretSource for KeyVault {
         match kind {
             ObjectKind::Secret => {
                 let pager = self.secrets.list_secret_properties_versions(name, None);
-                collect_versions(pager, |item| (item.id, attributes!(item.attributes, item.tags)))
+                collect_versions(pager, |item| (item.id, attributes!(item.attributes, NO_TAGS)))
                     .await
             }
             ObjectKind::Key => {
                 let pager = self.keys.list_key_properties_versions(name, None);
-                collect_versions(pager, |item| (item.kid, attributes!(item.attributes, item.tags)))
+                collect_versions(pager, |item| (item.kid, attributes!(item.attributes, NO_TAGS)))
                     .await
             }
             ObjectKind::Certificate => {
                 let pager = self.certificates.list_certificate_properties_versions(name, None);
-                collect_versions(pager, |item| (item.id, attributes!(item.attributes, item.tags)))
+                collect_versions(pager, |item| (item.id, attributes!(item.attributes, NO_TAGS)))
                     .await
             }
         }
@@ -218,7 +222,7 @@ fn read_model<T: DeserializeOwned, F>(response: Response<T, F>) -> Result<T, Vau
     model
 }
 
-/// Every version on every page of a listing.
+/// Every version on every page of a listing; the newest, where there are too many.
 async fn collect_versions<T>(
     pager: azure_core::Result<impl Stream<Item = azure_core::Result<T>>>,
     told: impl Fn(T) -> (Option<String>, ObjectAttributes),
@@ -229,7 +233,17 @@ async fn collect_versions<T>(
         let version = version_in(id.as_deref());
         ready(version.map(|version| ListedVersion { version, attributes }))
     });
-    listed.try_collect().await
+    let collected = listed.try_fold(Vec::new(), |mut versions: Vec<ListedVersion>, version| {
+        if versions.len() >= MOST_VERSIONS {
+            versions.sort_by_key(|listed| std::cmp::Reverse(listed.attributes.created));
+            versions.truncate(MOST_VERSIONS / 2);
+        }
+        versions.push(version);
+        ready(Ok(versions))
+    });
+    let mut versions = collected.await?;
+    versions.shrink_to_fit();
+    Ok(versions)
 }
 
 /// The version in an id: `https://<vault>/<kind>/<name>/<version>`.
@@ -266,6 +280,16 @@ fn timestamp(time: Option<OffsetDateTime>) -> Option<Timestamp> {
     Timestamp::from_second(time?.unix_timestamp()).ok()
 }
 
+/// The tags that are read somewhere; a vault keeps fifteen of any name, each of some hundred bytes.
 fn tags(tags: Option<HashMap<String, String>>) -> BTreeMap<String, String> {
-    tags.into_iter().flatten().collect()
+    let is_read = |(name, text): &(String, String)| {
+        READ_TAGS.contains(&name.as_str()) && text.len() <= LONGEST_TAG
+    };
+    tags.into_iter().flatten().filter(is_read).collect()
 }
+
+const READ_TAGS: [&str; 2] = ["renew_after", "cannot_renew_after"];
+/// Longer than any time.
+const LONGEST_TAG: usize = 64;
+/// What is listed tells no tags: only creation and state of a version are looked at.
+const NO_TAGS: Option<HashMap<String, String>> = None;

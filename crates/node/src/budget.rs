@@ -1,7 +1,8 @@
-//! How much memory the volumes of a node may hold together.
+//! How much memory the volumes of a node may hold together, and what is read for them.
 //!
 //! The memory of a volume is charged to whoever writes it, the node plugin, and its limit is that of
-//! all tenants: whoever writes classes must not be able to have the plugin killed for everybody.
+//! all tenants: whoever writes classes must not be able to have the plugin killed for everybody. What
+//! is read for a volume lies in memory beside its files until they are written, so it counts too.
 //!
 //! What counts is what a volume holds, not the bound of its tmpfs: the bound is rounded up to the
 //! largest page of any machine for every file, and would refuse ten times too early. A tmpfs tells
@@ -55,6 +56,13 @@ pub(crate) fn needed_for<'a>(
     bytes.saturating_add(note_room(count))
 }
 
+/// What a file of this length takes at least, in bytes, wherever it lies in its volume.
+pub(crate) fn mounted_size(length: u64) -> u64 {
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(1);
+    let content = length.div_ceil(page).saturating_mul(page);
+    content.saturating_add(2 * INODE).saturating_add(NOTE_OF_OBJECT)
+}
+
 /// What the next note takes at most beside the last one, in bytes, where the volume has so many
 /// files: it names every object, and each object has a file.
 pub(crate) fn note_room(files: usize) -> u64 {
@@ -80,6 +88,8 @@ pub(crate) struct Growth {
     /// by itself.
     pub(crate) lasting: u64,
     pub(crate) needed: u64,
+    /// What was read for it and is in memory until it is written.
+    pub(crate) reading: u64,
     pub(crate) purpose: Purpose,
 }
 
@@ -91,7 +101,7 @@ impl Growth {
     }
 }
 
-/// What all volumes of a node may hold together.
+/// What all volumes of a node, what is read for them and what is cached may hold together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryLimit(pub(crate) u64);
 
@@ -99,39 +109,45 @@ impl MemoryLimit {
     /// What is open for a volume. The last quarter is for rotations: pods that start must not take
     /// what running ones need to get their next certificate, for old and new lie side by side then.
     /// Nor must one that rotates again and again, since it would never give it back.
-    const fn open_for(self, growth: Growth) -> u64 {
-        match growth.purpose {
-            Purpose::Rotation if !growth.hoards() => self.0,
+    pub(crate) const fn open(self, purpose: Purpose, hoards: bool) -> u64 {
+        match purpose {
+            Purpose::Rotation if !hoards => self.0,
             Purpose::Mount | Purpose::Rotation => self.0 - self.0 / 4,
         }
+    }
+
+    const fn open_for(self, growth: Growth) -> u64 {
+        self.open(growth.purpose, growth.hoards())
     }
 
     /// Whether a volume would not fit though nothing else were there. One that could be mounted and
     /// never rotate is not mounted: it would be noticed when its certificate ends.
     const fn is_hopeless_for(self, growth: Growth) -> bool {
-        let Growth { lasting, needed, purpose, .. } = growth;
+        let Growth { lasting, needed, reading, purpose, .. } = growth;
+        let new = needed.saturating_add(reading);
         match purpose {
-            Purpose::Mount => needed.saturating_mul(2) > self.0,
+            Purpose::Mount => needed.saturating_add(new) > self.0 || new > self.open_for(growth),
             Purpose::Rotation => {
                 let settled = Growth { held: lasting, ..growth };
-                lasting.saturating_add(needed) > self.open_for(settled)
+                lasting.saturating_add(new) > self.open_for(settled)
             }
         }
     }
 
     /// Whether a volume may grow beside what all others hold; if so, what it takes from now on.
     pub(crate) const fn admit(self, others: u64, growth: Growth) -> Result<u64, NoRoom> {
-        let Growth { held, needed, purpose, .. } = growth;
+        let Growth { held, needed, reading, purpose, .. } = growth;
         let (limit, is_hopeless) = (self.open_for(growth), self.is_hopeless_for(growth));
         let own = held.saturating_add(needed);
-        if others.saturating_add(own) <= limit && !is_hopeless {
+        if others.saturating_add(own).saturating_add(reading) <= limit && !is_hopeless {
             return Ok(own);
         }
         // What keeps it out is all that there is, then.
         let is_too_large = matches!(purpose, Purpose::Mount) && is_hopeless;
         let limit = if is_too_large { self.0 } else { limit };
-        let used = others.saturating_add(held);
-        Err(NoRoom { purpose, needed, used, limit, is_hopeless, hoards: growth.hoards() })
+        let used = others.saturating_add(held).saturating_add(reading);
+        let (hoards, is_reading) = (growth.hoards(), false);
+        Err(NoRoom { purpose, needed, used, limit, is_hopeless, hoards, is_reading })
     }
 }
 
@@ -148,9 +164,15 @@ pub(crate) trait Allowance {
 /// What a volume needs does not fit beside what the volumes of the node hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it needs up to {}{}; the volumes of this node hold {} together, and may hold {}{}",
+    "{} up to {}{}; the volumes of this node{} hold {} together, and may hold {}{}",
+    if *is_reading { "reading it takes" } else { "it needs" },
     Amount(*needed),
-    if *is_hopeless && *purpose == Purpose::Mount { ", and as much again to rotate" } else { "" },
+    if *is_hopeless && *purpose == Purpose::Mount && !is_reading {
+        ", and as much again to rotate"
+    } else {
+        ""
+    },
+    if *is_reading { " and what is read for them" } else { "" },
     Amount(*used),
     Amount(*limit),
     match purpose {
@@ -176,6 +198,8 @@ pub struct NoRoom {
     /// Whether it is refused what others would be given, because its retired generations hold more
     /// than its content.
     pub hoards: bool,
+    /// Whether it was refused while its objects were read, before it was known what its files need.
+    pub is_reading: bool,
 }
 
 impl NoRoom {
@@ -241,7 +265,7 @@ mod tests {
     const KIB: u64 = 1024;
 
     fn growth(purpose: Purpose, held: u64, needed: u64) -> Growth {
-        Growth { held, lasting: held, needed, purpose }
+        Growth { held, lasting: held, needed, reading: 0, purpose }
     }
 
     #[test]
@@ -271,6 +295,25 @@ mod tests {
         for (purpose, others, held, needed, expected) in cases {
             let admitted = limit.admit(others, growth(purpose, held, needed)).ok();
             assert_eq!(admitted, expected, "{purpose:?} {others} {held} {needed}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_counts_until_it_is_written() {
+        use Purpose::{Mount, Rotation};
+        let limit = MemoryLimit(100);
+        // Purpose, what the others and the volume hold, what it needs, what was read, what it takes.
+        let cases = [
+            (Mount, 0, 0, 33, 33, Some(33)),
+            (Mount, 0, 0, 34, 33, None),
+            (Mount, 30, 0, 25, 20, Some(25)),
+            (Mount, 31, 0, 25, 20, None),
+            (Rotation, 40, 20, 20, 20, Some(40)),
+            (Rotation, 41, 20, 20, 20, None),
+        ];
+        for (purpose, others, held, needed, reading, expected) in cases {
+            let growth = Growth { reading, ..growth(purpose, held, needed) };
+            assert_eq!(limit.admit(others, growth).ok(), expected, "{purpose:?} {others} {needed}");
         }
     }
 
@@ -312,7 +355,7 @@ mod tests {
         let cases =
             [(80, 10, 40, false), (80, 60, 40, false), (80, 61, 40, true), (90, 90, 5, true)];
         for (held, lasting, needed, expected) in cases {
-            let growth = Growth { held, lasting, needed, purpose: Purpose::Rotation };
+            let growth = Growth { held, lasting, needed, reading: 0, purpose: Purpose::Rotation };
             let refused = limit.admit(0, growth).unwrap_err();
             assert_eq!(refused.is_hopeless, expected, "{held} {lasting} {needed}");
         }

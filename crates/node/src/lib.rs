@@ -33,6 +33,7 @@ pub mod guard;
 mod kubernetes;
 mod links;
 mod marker;
+mod memory;
 mod metrics;
 mod mount;
 mod mount_table;
@@ -66,6 +67,7 @@ pub use kubernetes::{
     NodeApi,
 };
 pub use marker::{MountedObject, Trouble};
+pub use memory::{CacheShare, FillMemory, NodeMemory};
 pub use metrics::{
     CountedProvider, CountedReporter, NodeMetrics, PolicyDecision, ReadKind, StatusWrite,
 };

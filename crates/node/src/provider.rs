@@ -20,7 +20,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lanyard_api::SecretProviderClass;
-use lanyard_keyvault::{Pod, Proofs, RetryClass, SecretBytes};
+use lanyard_keyvault::{MemoryExhausted, Pod, Proofs, ReadMemory, RetryClass, SecretBytes};
 use lanyard_vocabulary::{Healing, OutcomeCode};
 
 use crate::path::FilePath;
@@ -60,6 +60,8 @@ pub struct FillRequest<'a> {
     pub urgency: Urgency,
     /// What the volume holds now; empty at the first publish.
     pub mounted: &'a [ObjectVersion],
+    /// The memory that the filling takes.
+    pub memory: &'a dyn ReadMemory,
 }
 
 /// What waits for the answer of a provider. A pod that starts outranks a rotation.
@@ -160,6 +162,13 @@ impl Refusal {
         };
         let hint = code.hint().to_owned();
         Self { code, message: message.into(), hint, retry, turned_away: None }
+    }
+
+    /// The refusal of a volume for which the node has no memory.
+    pub(crate) fn of_memory(exhausted: MemoryExhausted) -> Self {
+        let refusal = Self::new(OutcomeCode::VolumeMemoryExhausted, exhausted.message);
+        let retry = if exhausted.is_hopeless { RetryClass::Invalid } else { refusal.retry };
+        Self { retry, ..refusal }.with_hint(exhausted.hint)
     }
 
     /// The same with a better hint.

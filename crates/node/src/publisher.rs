@@ -44,10 +44,10 @@ pub use recover::Recovered;
 pub use state::VolumeState;
 
 use crate::audit::AuditTrail;
-use crate::budget::MemoryLimit;
 use crate::classes::ClassSource;
 use crate::error::PublishError;
 use crate::fuse::Fuse;
+use crate::memory::NodeMemory;
 use crate::mount_table::MountTable;
 use crate::order::MountOrder;
 use crate::provider::{Provider, Urgency};
@@ -88,11 +88,11 @@ pub struct PublisherSettings {
     pub report_deadline: Duration,
     /// How many bytes the files of one volume may have together.
     pub content_limit: u64,
-    /// How much memory all volumes of the node may hold together, in bytes: the pages and inodes
-    /// of everything in them, retired generations included. It is charged to this process, whose
-    /// own limit has to leave room beside it. New volumes stop at three quarters, so that mounted
-    /// ones can rotate.
-    pub memory_limit: u64,
+    /// The memory of all volumes of the node: the pages and inodes of everything in them, retired
+    /// generations included, and what is read for them. It is charged to this process, whose own
+    /// limit has to leave room beside it. New volumes stop at three quarters, so that mounted ones
+    /// can rotate.
+    pub memory: NodeMemory,
     /// Whether a volume is filled before it is mounted, where the kernel can.
     pub staged_mounts: bool,
     /// Where it stands that an older credential was taken because its class says so.
@@ -113,7 +113,7 @@ impl PublisherSettings {
             fill_deadline: Duration::from_secs(100),
             report_deadline: Duration::from_secs(5),
             content_limit: 32 * 1024 * 1024,
-            memory_limit: 64 * 1024 * 1024,
+            memory: NodeMemory::new(64 * 1024 * 1024),
             staged_mounts: true,
             audit: AuditTrail::nowhere(),
             #[cfg(feature = "crash-points")]
@@ -126,10 +126,18 @@ impl PublisherSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VolumesMemory {
-    /// What they hold, and what is being written.
+    /// What they hold, what is being written, and what was read.
     pub used: u64,
+    /// What of it was read: for volumes that are not written yet, or cached for the next ones.
+    pub read: u64,
     /// What they may hold.
     pub limit: u64,
+}
+
+impl VolumesMemory {
+    fn of(memory: &NodeMemory) -> Self {
+        Self { used: memory.used(), read: memory.read(), limit: memory.limit() }
+    }
 }
 
 /// What a publisher works with.
@@ -160,13 +168,8 @@ impl Publisher {
             staged: settings.staged_mounts,
             audit: settings.audit.clone(),
         };
-        let engine = Engine {
-            settings,
-            parts,
-            desk,
-            lanes: Lanes::default(),
-            failures: Failures::default(),
-        };
+        let lanes = Lanes::new(settings.memory.clone());
+        let engine = Engine { settings, parts, desk, lanes, failures: Failures::default() };
         Self { engine: Arc::new(engine) }
     }
 
@@ -277,16 +280,15 @@ impl Publisher {
 
     /// How much memory the volumes hold, and may hold.
     pub fn memory(&self) -> VolumesMemory {
-        let Engine { lanes, settings, .. } = &*self.engine;
-        VolumesMemory { used: lanes.memory(), limit: settings.memory_limit }
+        VolumesMemory::of(&self.engine.settings.memory)
     }
 
     /// The same for who looks again and again; see [`Publisher::watched`].
     pub(crate) fn watched_memory(
         &self,
     ) -> impl Fn() -> VolumesMemory + Send + Sync + 'static + use<> {
-        let (lanes, limit) = (self.engine.lanes.clone(), self.engine.settings.memory_limit);
-        move || VolumesMemory { used: lanes.memory(), limit }
+        let memory = self.engine.settings.memory.clone();
+        move || VolumesMemory::of(&memory)
     }
 
     /// Whether something is mounted at `target`, be it known to this process or not, and wherever
@@ -425,7 +427,7 @@ impl Engine {
         let mounted = match self.fetch(turn.left(), order, Urgency::Mount, &[]).await {
             Ok(supply) => {
                 let provider = Arc::clone(&supply.provider);
-                let account = turn.account(self.memory_limit());
+                let account = turn.account(supply.memory.clone());
                 of_provider(provider, blocking(move || bring(supply, &account)).await?)
             }
             Err(failure) => Err(failure),
@@ -444,10 +446,6 @@ impl Engine {
         let intact: Option<Mounted> = blocking(look).await?;
         *turn.mounted() = intact;
         Ok(turn.mounted().is_some())
-    }
-
-    const fn memory_limit(&self) -> MemoryLimit {
-        MemoryLimit(self.settings.memory_limit)
     }
 
     async fn survey(&self, place: &Place) -> Result<Survey, PublishFailure> {

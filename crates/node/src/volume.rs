@@ -264,7 +264,8 @@ impl Volume {
         let now = self.clock.now();
         let is_settled = survey.generations.scrub_times().all(|(_, due)| due <= now);
         let lasting = if is_settled { held } else { names };
-        let growth = Growth { held, lasting, needed: needed_for(files, page), purpose };
+        let needed = needed_for(files, page);
+        let growth = Growth { held, lasting, needed, reading: 0, purpose };
         let refused = |source| PublishError::NoRoom { dir: self.dir().to_owned(), source };
         allowance.claim(growth).map_err(refused)
     }

@@ -113,6 +113,7 @@ impl Node {
             target: class,
             urgency,
             mounted: &[],
+            memory: &lanyard_keyvault::UnlimitedMemory,
         };
         self.provider.fill(&request).await
     }

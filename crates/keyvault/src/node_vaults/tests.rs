@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{FakeAzure, Part, Trouble, secret_proofs, workload_proofs};
-use crate::{Priority, VaultError};
+use crate::{Priority, UnlimitedMemory, VaultError};
 
 const TENANT: &str = "11111111-1111-1111-1111-111111111111";
 const CLIENT: &str = "22222222-2222-2222-2222-222222222222";
@@ -75,7 +75,14 @@ impl Node {
     ) -> Result<String, NodeVaultError> {
         let parameters = parameters(&["a"], more);
         let serve_stale = None;
-        let order = ReadOrder { parameters: &parameters, pod, proofs, demand, serve_stale };
+        let order = ReadOrder {
+            parameters: &parameters,
+            pod,
+            proofs,
+            demand,
+            serve_stale,
+            memory: &UnlimitedMemory,
+        };
         Ok(text_of(&self.fetch(&order).await?))
     }
 
@@ -92,7 +99,15 @@ impl Node {
     ) -> Result<VaultReading, NodeVaultError> {
         let parameters = parameters(&["a"], WORKLOAD);
         let (demand, serve_stale) = (MOUNT, Some(max_age));
-        self.fetch(&ReadOrder { parameters: &parameters, pod, proofs, demand, serve_stale }).await
+        self.fetch(&ReadOrder {
+            parameters: &parameters,
+            pod,
+            proofs,
+            demand,
+            serve_stale,
+            memory: &UnlimitedMemory,
+        })
+        .await
     }
 
     /// The same where nobody is asked anew who may have been asked within `demand`.
@@ -104,7 +119,15 @@ impl Node {
     ) -> Result<VaultReading, NodeVaultError> {
         let parameters = parameters(&["a"], WORKLOAD);
         let serve_stale = Some(HOUR);
-        self.fetch(&ReadOrder { parameters: &parameters, pod, proofs, demand, serve_stale }).await
+        self.fetch(&ReadOrder {
+            parameters: &parameters,
+            pod,
+            proofs,
+            demand,
+            serve_stale,
+            memory: &UnlimitedMemory,
+        })
+        .await
     }
 
     fn workload(&self, namespace: &str, account: &str) -> (Pod, Proofs) {
@@ -143,6 +166,7 @@ async fn a_hundred_pods_that_start_together_cost_one_read_of_each_object_and_one
                 proofs: &proofs,
                 demand,
                 serve_stale,
+                memory: &UnlimitedMemory,
             };
             vaults.fetch(&order).await.unwrap().files.len()
         }
@@ -389,7 +413,14 @@ async fn nothing_that_is_secret_is_printed() {
     for (more, proofs) in [(WORKLOAD, &token), (&[][..], &secret)] {
         let parameters = parameters_of(more);
         let (demand, serve_stale) = (MOUNT, Some(HOUR));
-        let order = ReadOrder { parameters: &parameters, pod: &pod, proofs, demand, serve_stale };
+        let order = ReadOrder {
+            parameters: &parameters,
+            pod: &pod,
+            proofs,
+            demand,
+            serve_stale,
+            memory: &UnlimitedMemory,
+        };
         let reading = node.fetch(&order).await.unwrap();
         told.push(format!("{order:?} {reading:?} {:?}", node.vaults));
     }
@@ -469,7 +500,14 @@ impl Who {
         let parameters = parameters(&["a"], &more);
         let serve_stale = Some(HOUR);
         let (pod, proofs) = (&pod, &proofs);
-        let order = ReadOrder { parameters: &parameters, pod, proofs, demand, serve_stale };
+        let order = ReadOrder {
+            parameters: &parameters,
+            pod,
+            proofs,
+            demand,
+            serve_stale,
+            memory: &UnlimitedMemory,
+        };
         (node.vaults.fetch(&order).await, identity)
     }
 }

@@ -23,6 +23,12 @@ const MOUNT: Demand = Demand::within(Priority::High, Duration::from_secs(10));
 const ROTATION: Demand = Demand::within(Priority::Low, Duration::from_mins(1));
 const REFRESH: Demand = Demand::within(Priority::Normal, Duration::ZERO);
 
+impl Weigh for usize {
+    fn weight(&self) -> u64 {
+        8
+    }
+}
+
 impl World {
     fn new() -> Self {
         let clock = ManualClock::starting_at(Timestamp::UNIX_EPOCH);

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
+use crate::memory::{CacheMemory, UnlimitedMemory, length_of};
+
 use super::{EntryId, FORMAT, Forgotten, KEY_LENGTH, NONCE_LEN, StaleCacheError, parse_key};
 
 /// A sealed entry. Only its time can be read.
@@ -30,9 +32,11 @@ pub(super) enum Store {
 }
 
 /// The entries themselves.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Memory {
     entries: Mutex<HashMap<EntryId, Sealed>>,
+    /// What the entries are accounted in.
+    room: Arc<dyn CacheMemory>,
     /// How many entries were put in.
     written: AtomicU32,
 }
@@ -47,6 +51,60 @@ pub(super) struct Disk {
     turns: [Mutex<()>; TURNS],
     /// How many entries were written.
     written: AtomicU32,
+}
+
+impl Memory {
+    /// Counts the entries here from now on. There are none yet.
+    pub(super) fn seal_in(&mut self, room: Arc<dyn CacheMemory>) {
+        self.room = room;
+    }
+
+    fn put(&self, id: EntryId, sealed: Sealed, forgotten: &Forgotten) {
+        let mut entries = self.entries.lock();
+        let there = entries.get(&id).map(|entry| entry.read_at);
+        if there.is_some_and(|there| there >= sealed.read_at)
+            || forgotten.covers(&id, sealed.read_at)
+        {
+            return;
+        }
+        if is_clearing(&self.written) {
+            let oldest = oldest_of(sealed.read_at);
+            let old = entries.extract_if(|_, entry| entry.read_at < oldest);
+            let bytes = old.map(|(_, entry)| entry.weight()).fold(0, u64::saturating_add);
+            self.room.give_back(bytes);
+        }
+        if let Some(entry) = entries.remove(&id) {
+            self.room.give_back(entry.weight());
+        }
+        while entries.len() >= MOST_ENTRIES || !self.room.take(sealed.weight()) {
+            let Some((_, oldest)) = drop_oldest(&mut entries, |sealed| sealed.read_at) else {
+                // Not even alone.
+                return;
+            };
+            self.room.give_back(oldest.weight());
+        }
+        entries.insert(id, sealed);
+    }
+
+    fn remove(&self, id: &EntryId) {
+        if let Some(entry) = self.entries.lock().remove(id) {
+            self.room.give_back(entry.weight());
+        }
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let (entries, written) = (Mutex::default(), AtomicU32::default());
+        Self { entries, room: Arc::new(UnlimitedMemory), written }
+    }
+}
+
+impl Sealed {
+    /// What the entry takes in memory, in bytes.
+    fn weight(&self) -> u64 {
+        length_of(self.bytes.capacity()).saturating_add(ENTRY)
+    }
 }
 
 impl Store {
@@ -87,21 +145,7 @@ impl Store {
     ) -> io::Result<()> {
         match self {
             Self::Memory(memory) => {
-                let mut entries = memory.entries.lock();
-                let there = entries.get(&id).map(|entry| entry.read_at);
-                if there.is_some_and(|there| there >= sealed.read_at)
-                    || forgotten.covers(&id, sealed.read_at)
-                {
-                    return Ok(());
-                }
-                if is_clearing(&memory.written) {
-                    let oldest = oldest_of(sealed.read_at);
-                    entries.retain(|_, entry| entry.read_at >= oldest);
-                }
-                if entries.len() >= MOST_ENTRIES && !entries.contains_key(&id) {
-                    drop_oldest(&mut entries, |sealed| sealed.read_at);
-                }
-                entries.insert(id, sealed);
+                memory.put(id, sealed, forgotten);
                 Ok(())
             }
             Self::Disk(disk) => {
@@ -132,7 +176,7 @@ impl Store {
 
     pub(super) async fn remove(&self, id: &EntryId) {
         match self {
-            Self::Memory(memory) => drop(memory.entries.lock().remove(id)),
+            Self::Memory(memory) => memory.remove(id),
             Self::Disk(disk) => {
                 let (disk, id) = (Arc::clone(disk), *id);
                 if let Err(error) = blocking(move || disk.remove(&id)).await {
@@ -166,7 +210,7 @@ impl Disk {
             let is_full = known.len() > MOST_ENTRIES;
             is_full.then(|| drop_oldest(&mut known, |read_at| *read_at)).flatten()
         };
-        if let Some(dropped) = dropped {
+        if let Some((dropped, _)) = dropped {
             self.remove(&dropped)?;
         }
         if is_clearing(&self.written) {
@@ -281,11 +325,10 @@ fn parse_file(content: &[u8]) -> Option<Sealed> {
 fn drop_oldest<T>(
     entries: &mut HashMap<EntryId, T>,
     read_at: impl Fn(&T) -> Timestamp,
-) -> Option<EntryId> {
+) -> Option<(EntryId, T)> {
     let oldest = entries.iter().min_by_key(|(_, entry)| read_at(entry));
     let oldest = oldest.map(|(id, _)| *id)?;
-    entries.remove(&oldest);
-    Some(oldest)
+    entries.remove_entry(&oldest)
 }
 
 /// Does `work` where it keeps nobody waiting.
@@ -303,6 +346,8 @@ pub(super) const MOST_ENTRIES: usize = 2_048;
 const TURNS: usize = 16;
 /// After how many entries those are looked for that are too old for anybody.
 const CLEARING: u32 = 256;
+/// What an entry takes in memory beside its bytes.
+const ENTRY: u64 = 128;
 /// Twice the largest secret, and what is told about it.
 const LARGEST_ENTRY: u64 = 128 * 1024;
 /// The most that can be sealed so that the entry is no larger.

@@ -33,9 +33,10 @@ impl fmt::Debug for Memory {
 impl Collector for Memory {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let Some(look) = self.0.get() else { return Ok(()) };
-        let VolumesMemory { used, limit } = look();
+        let VolumesMemory { used, read, limit } = look();
         let rows = [
             ("lanyard_node_volumes_memory_used_bytes", USED_HELP, used),
+            ("lanyard_node_volumes_memory_read_bytes", READ_HELP, read),
             ("lanyard_node_volumes_memory_limit_bytes", LIMIT_HELP, limit),
         ];
         for (name, help, bytes) in rows {
@@ -47,5 +48,7 @@ impl Collector for Memory {
     }
 }
 
-const USED_HELP: &str = "Bytes of memory that all volumes hold together or are about to";
+const USED_HELP: &str =
+    "Bytes of memory that all volumes hold together or are about to, and that was read for them";
+const READ_HELP: &str = "Bytes of it that are read and not written, or cached";
 const LIMIT_HELP: &str = "Bytes of memory that all volumes may hold together";

@@ -176,7 +176,11 @@ fn what_volumes_hold_together_stands_beside_what_they_may() {
     assert!(!page.render().contains("lanyard_node_volumes_memory_used"));
     let used = Arc::new(Mutex::new(0));
     let watched = Arc::clone(&used);
-    metrics.0.memory.watch(move || VolumesMemory { used: *watched.lock(), limit: 64 << 20 });
+    metrics.0.memory.watch(move || VolumesMemory {
+        used: *watched.lock(),
+        read: 7,
+        limit: 64 << 20,
+    });
     for bytes in [0, 4096, u64::MAX] {
         *used.lock() = bytes;
         let told = bytes.min(i64::MAX.unsigned_abs());

@@ -107,6 +107,7 @@ impl Provider for AzureProvider {
             proofs: request.proofs,
             demand: self.demand(request),
             serve_stale: StaleWish::parse(request.class)?.map(StaleWish::max_age),
+            memory: request.memory,
         };
         // A future of the vault's clients is large.
         let reading =

@@ -127,6 +127,7 @@ mod tests {
             target: "/target",
             urgency: Urgency::Mount,
             mounted: &[],
+            memory: &lanyard_keyvault::UnlimitedMemory,
         };
         registry.fill(&request).await.unwrap_err().code
     }

@@ -29,8 +29,9 @@ use lanyard_vocabulary::{Healing, OutcomeCode};
 use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status};
 
+use crate::memory::NodeMemory;
 use crate::provider::socket::PROTOCOL;
-use crate::provider::{Filling, Provider, Refusal};
+use crate::provider::{FillRequest, Filling, Provider, Refusal};
 
 pub(crate) use ask::MountAsk;
 
@@ -44,17 +45,30 @@ const REMEMBERED: usize = 4096;
 /// write what it was given asks again sooner, and a pod waits for it.
 const LOOKING_AFTER: Duration = Duration::from_mins(1);
 
+/// How long a read waits for memory. Drivers give up after two minutes.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// Answers the provider protocol out of a provider of this process.
 pub struct ServedProvider {
     provider: Arc<dyn Provider>,
     clock: SharedClock,
+    memory: NodeMemory,
     filled: Mutex<FilledVolumes>,
 }
 
 impl ServedProvider {
-    /// Serves this provider; behind the policy, if there is one.
-    pub fn new(provider: Arc<dyn Provider>, clock: SharedClock) -> Self {
-        Self { provider, clock, filled: Mutex::default() }
+    /// Serves this provider; behind the policy, if there is one. What it reads counts in `memory`.
+    pub fn new(provider: Arc<dyn Provider>, memory: NodeMemory, clock: SharedClock) -> Self {
+        Self { provider, clock, memory, filled: Mutex::default() }
+    }
+
+    /// Fills, with room for the message and for what is sent of it.
+    async fn fill(&self, request: &FillRequest<'_>) -> Result<Filling, Refusal> {
+        let filling = self.provider.fill(request).await?;
+        let content = filling.files.iter().map(|file| length_of(file.content.len()));
+        let room = content.fold(0, u64::saturating_add).saturating_mul(2);
+        request.memory.begin(room).await.map_err(Refusal::of_memory)?;
+        Ok(filling)
     }
 }
 
@@ -122,8 +136,9 @@ impl CsiDriverProvider for ServedProvider {
         let volume = ask.volume();
         let now = self.clock.monotonic();
         let was_filled = volume.is_some_and(|volume| self.filled.lock().was_filled(&volume, now));
-        let filled = self.provider.fill(&ask.request(was_filled)).await;
-        match filled {
+        let urgency = ask.urgency(was_filled);
+        let memory = self.memory.fill(urgency, PATIENCE, &self.clock);
+        match self.fill(&ask.request(urgency, &memory)).await {
             Ok(filling) => {
                 if let Some(volume) = volume {
                     self.filled.lock().insert(volume, self.clock.monotonic());
@@ -159,6 +174,10 @@ fn answer(filling: Filling, permission: u32) -> MountResponse {
         error: None,
         files: filling.files.into_iter().map(file).collect(),
     }
+}
+
+fn length_of(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// The status for a driver that is not ours. Upstream's provider calls everything `Unknown`; these

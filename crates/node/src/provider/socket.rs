@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | who may listen | anybody | root, in directories of root |
 //! | how long a call waits for a listener | until the kubelet gives up (2 min) | 10 s, then the outcome says why |
+//! | memory for an answer | what comes | taken from the node's before it is asked for |
 //! | an answer with versions and without files | success, and an empty volume | an error |
 //! | file mode 0 | a file that nobody may read | the mode of the volume |
 //! | hostile paths, modes and ids | found one by one while writing | all told before anything is written |
@@ -51,6 +52,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long a call may take in all. Less than the publisher waits for a filling (100 s), so that
 /// whoever looks is told which provider it was.
 const DEADLINE: Duration = Duration::from_secs(90);
+/// The largest answer for which memory is taken at first, in bytes.
+const SMALL_ANSWER: usize = 256 << 10;
 /// How long a health check may take.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -125,13 +128,14 @@ impl SocketProviders {
         &self,
         name: &ProviderName,
         request: &MountRequest,
+        largest: usize,
     ) -> Result<MountResponse, refusal::AskError> {
         let mut pause = FIRST_PAUSE;
         let mut attempt = 1;
         loop {
             let channel = self.channel(name).await?;
-            let mut client = CsiDriverProviderClient::new(channel)
-                .max_decoding_message_size(self.settings.largest_answer);
+            let mut client =
+                CsiDriverProviderClient::new(channel).max_decoding_message_size(largest);
             let status = match client.mount(request.clone()).await {
                 Ok(answer) => return Ok(answer.into_inner()),
                 Err(status) => status,
@@ -145,6 +149,45 @@ impl SocketProviders {
             attempt += 1;
         }
     }
+
+    /// The answer of a provider, with memory for it. Most answers are small, so that is tried first: a
+    /// provider that does not answer is to keep little of the node's memory from others.
+    async fn ask_within(
+        &self,
+        name: &ProviderName,
+        message: &MountRequest,
+        request: &FillRequest<'_>,
+    ) -> Result<MountResponse, Refusal> {
+        let largest = self.settings.largest_answer;
+        let mut limit = largest.min(SMALL_ANSWER);
+        let mut left = self.clock.sleep(DEADLINE);
+        loop {
+            let room = room_for(limit);
+            request.memory.begin(room).await.map_err(Refusal::of_memory)?;
+            let asked = tokio::select! {
+                asked = self.ask(name, message, limit) => asked,
+                () = &mut left => Err(refusal::AskError::Deadline),
+            };
+            match asked {
+                Ok(answer) => {
+                    request.memory.end(room, u64::try_from(content_size(&answer)).unwrap_or(room));
+                    return Ok(answer);
+                }
+                Err(error) if limit < largest && error.is_too_large() => {
+                    request.memory.end(room, 0);
+                    limit = largest;
+                }
+                Err(error) => {
+                    return Err(refusal::of_call(name, &self.settings, &error, request.proofs));
+                }
+            }
+        }
+    }
+}
+
+/// The memory that an answer takes: the message, and its content beside it.
+fn room_for(answer: usize) -> u64 {
+    u64::try_from(answer).unwrap_or(u64::MAX).saturating_mul(2)
 }
 
 #[async_trait]
@@ -159,12 +202,7 @@ impl Provider for SocketProviders {
             .parse()
             .map_err(|error| refusal::of_name(&error))?;
         let message = mount_request(request);
-        let asked = tokio::select! {
-            asked = self.ask(&name, &message) => asked,
-            () = self.clock.sleep(DEADLINE) => Err(refusal::AskError::Deadline),
-        };
-        let answer = asked
-            .map_err(|error| refusal::of_call(&name, &self.settings, &error, request.proofs))?;
+        let answer = self.ask_within(&name, &message, request).await?;
         let size = content_size(&answer);
         if size > message::LARGE_ANSWER {
             tracing::warn!(

@@ -10,6 +10,7 @@ use super::failure::PublishFailure;
 use super::mounted::Mounted;
 use crate::guard::{Judgement, OlderCredential, found_credentials, judge, keep_mounted};
 use crate::marker::{Marker, MountedObject, Trouble};
+use crate::memory::FillMemory;
 use crate::order::MountOrder;
 use crate::path::FilePath;
 use crate::provider::{Filling, ObjectVersion, Stale, Stamps};
@@ -25,6 +26,8 @@ pub(super) struct Supply {
     pub(super) began: Timestamp,
     /// Who filled it, as the class names it.
     pub(super) provider: Arc<str>,
+    /// What the filling holds of the node's memory.
+    pub(super) memory: FillMemory,
 }
 
 /// What is noted of a supply once it is written: everything but the content.
@@ -82,7 +85,7 @@ impl Supply {
     }
 
     fn judged(self, judgement: Judgement) -> (Filling, Contents) {
-        let Self { filling, wishes, began, provider: _ } = self;
+        let Self { filling, wishes, began, provider: _, memory: _ } = self;
         let stamps =
             |version: &ObjectVersion| filling.stamps.get(&version.id).copied().unwrap_or_default();
         let object = |version: &ObjectVersion| MountedObject {

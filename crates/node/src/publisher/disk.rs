@@ -187,16 +187,22 @@ pub(super) fn mount(
     mounted(place, volume, noted, order)
 }
 
+/// What the files of a filling take of the node's memory at most.
+pub(super) fn files_size(filling: &Filling) -> u64 {
+    let page = length_of(rustix::param::page_size());
+    let files = filling.files.iter().map(|file| (&file.path, length_of(file.content.len())));
+    needed_for(files, page)
+}
+
 /// Asks for the memory of a volume of which nothing is there yet.
 fn claim(
     place: &Place,
     filling: &Filling,
     allowance: &dyn Allowance,
 ) -> Result<(), PublishFailure> {
-    let page = length_of(rustix::param::page_size());
-    let files = filling.files.iter().map(|file| (&file.path, length_of(file.content.len())));
-    let needed = needed_for(files, page);
-    let growth = Growth { held: 0, lasting: 0, needed, purpose: Purpose::Mount };
+    let needed = files_size(filling);
+    let purpose = Purpose::Mount;
+    let growth = Growth { held: 0, lasting: 0, needed, reading: 0, purpose };
     allowance
         .claim(growth)
         .map_err(|source| of_file(&PublishError::NoRoom { dir: place.path().to_owned(), source }))

@@ -111,7 +111,7 @@ impl Engine {
             Ok(supply) => {
                 let desk = self.desk.clone();
                 let provider = Arc::clone(&supply.provider);
-                let account = turn.account(self.memory_limit());
+                let account = turn.account(supply.memory.clone());
                 let refill = move |mounted: &mut Mounted| {
                     mounted.provider = Some(Arc::clone(&provider));
                     disk::refill(&desk, mounted, supply, &account)

@@ -4,36 +4,38 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::mounted::Mounted;
 use super::state::VolumeState;
-use crate::budget::{Allowance, Growth, MemoryLimit, NoRoom};
+use crate::budget::{Allowance, Growth, NoRoom};
+use crate::memory::{FillMemory, NodeMemory, VolumeShare};
 
 /// The lanes of all targets that something is known about.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Lanes(Arc<Mutex<HashMap<PathBuf, Entry>>>);
+#[derive(Debug, Clone)]
+pub(super) struct Lanes {
+    entries: Arc<Mutex<HashMap<PathBuf, Entry>>>,
+    memory: NodeMemory,
+}
 
 /// A lane, and how many hold it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Entry {
     lane: Arc<Lane>,
     holders: usize,
 }
 
 /// The lane of one target.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lane {
     gate: Arc<tokio::sync::Mutex<Option<Mounted>>>,
     /// What was known when the last turn ended.
     state: RwLock<Option<Arc<VolumeState>>>,
     /// What the volume held when the last turn ended, and from the moment on that the present one
-    /// was allowed to write, what it may come to hold. What all volumes hold together is the sum
-    /// over the lanes: there is no second book that could drift from this one.
-    memory: AtomicU64,
+    /// was allowed to write, what it may come to hold.
+    memory: VolumeShare,
     /// How many want to take the volume away.
     leaving: watch::Sender<usize>,
 }
@@ -60,6 +62,11 @@ struct Held {
 }
 
 impl Lanes {
+    /// No lanes yet, for volumes in this memory.
+    pub(super) fn new(memory: NodeMemory) -> Self {
+        Self { entries: Arc::default(), memory }
+    }
+
     /// Waits until it is one's turn. Who stops waiting takes none.
     pub(super) async fn turn(&self, target: &Path) -> Turn {
         let held = self.held(target);
@@ -76,7 +83,7 @@ impl Lanes {
 
     /// What is known about every mounted volume, sorted by target.
     pub(super) fn states(&self) -> Vec<Arc<VolumeState>> {
-        let entries = self.0.lock();
+        let entries = self.entries.lock();
         let states = entries.values().filter_map(|entry| entry.lane.state.read().clone());
         let mut states: Vec<Arc<VolumeState>> = states.collect();
         drop(entries);
@@ -85,19 +92,13 @@ impl Lanes {
     }
 
     pub(super) fn state(&self, target: &Path) -> Option<Arc<VolumeState>> {
-        self.0.lock().get(target).and_then(|entry| entry.lane.state.read().clone())
-    }
-
-    /// What all volumes hold together, and what is being written, in bytes.
-    pub(super) fn memory(&self) -> u64 {
-        let entries = self.0.lock();
-        let shares = entries.values().map(|entry| entry.lane.memory.load(Ordering::Relaxed));
-        shares.fold(0, u64::saturating_add)
+        self.entries.lock().get(target).and_then(|entry| entry.lane.state.read().clone())
     }
 
     fn held(&self, target: &Path) -> Held {
-        let mut entries = self.0.lock();
-        let entry = entries.entry(target.to_owned()).or_default();
+        let mut entries = self.entries.lock();
+        let new = || Entry { lane: Arc::new(Lane::new(&self.memory)), holders: 0 };
+        let entry = entries.entry(target.to_owned()).or_insert_with(new);
         entry.holders = entry.holders.saturating_add(1);
         let lane = Arc::clone(&entry.lane);
         Held { lanes: self.clone(), target: target.to_owned(), lane }
@@ -106,7 +107,18 @@ impl Lanes {
     /// How many lanes there are, those of volumes that are not mounted included.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        self.0.lock().len()
+        self.entries.lock().len()
+    }
+}
+
+impl Lane {
+    fn new(memory: &NodeMemory) -> Self {
+        Self {
+            gate: Arc::default(),
+            state: RwLock::default(),
+            memory: memory.volume(),
+            leaving: watch::Sender::default(),
+        }
     }
 }
 
@@ -127,31 +139,22 @@ impl Turn {
 }
 
 impl Turn {
-    /// The account of the volume, for as long as the turn lasts.
-    pub(super) fn account(&self, limit: MemoryLimit) -> Account {
-        Account { lanes: self.held.lanes.clone(), lane: Arc::clone(&self.held.lane), limit }
+    /// The account of the volume, for as long as the turn lasts, with what was read for it.
+    pub(super) fn account(&self, fill: FillMemory) -> Account {
+        Account { lane: Arc::clone(&self.held.lane), fill }
     }
 }
 
 /// One volume among all that share the memory of the node.
 #[derive(Debug)]
 pub(super) struct Account {
-    lanes: Lanes,
     lane: Arc<Lane>,
-    limit: MemoryLimit,
+    fill: FillMemory,
 }
 
 impl Allowance for Account {
     fn claim(&self, growth: Growth) -> Result<(), NoRoom> {
-        // Nobody else is admitted between the sum and the claim.
-        let entries = self.lanes.0.lock();
-        let others = entries
-            .values()
-            .filter(|entry| !Arc::ptr_eq(&entry.lane, &self.lane))
-            .map(|entry| entry.lane.memory.load(Ordering::Relaxed))
-            .fold(0, u64::saturating_add);
-        self.lane.memory.store(self.limit.admit(others, growth)?, Ordering::Relaxed);
-        Ok(())
+        self.lane.memory.claim(growth, &self.fill)
     }
 }
 
@@ -159,7 +162,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let state = self.mounted.as_ref().map(|mounted| Arc::new(mounted.state()));
         let memory = state.as_ref().map_or(0, |state| state.memory);
-        self.held.lane.memory.store(memory, Ordering::Relaxed);
+        self.held.lane.memory.set(memory);
         *self.held.lane.state.write() = state;
     }
 }
@@ -172,7 +175,7 @@ impl Drop for Leaving {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut entries = self.lanes.0.lock();
+        let mut entries = self.lanes.entries.lock();
         let Some(entry) = entries.get_mut(&self.target) else { return };
         entry.holders = entry.holders.saturating_sub(1);
         if entry.holders == 0 && entry.lane.state.read().is_none() {
@@ -187,7 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_in_which_nothing_is_mounted_is_forgotten_by_the_last_who_waits() {
-        let lanes = Lanes::default();
+        let lanes = Lanes::new(NodeMemory::new(1 << 20));
         let target = Path::new("/a");
         let first = lanes.turn(target).await;
         let second = lanes.turn(target);
@@ -201,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_stops_waiting_takes_no_turn() {
-        let lanes = Lanes::default();
+        let lanes = Lanes::new(NodeMemory::new(1 << 20));
         let target = Path::new("/a");
         let first = lanes.turn(target).await;
         {
@@ -216,7 +219,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_is_forgotten_by_who_stops_waiting_last() {
-        let lanes = Lanes::default();
+        let lanes = Lanes::new(NodeMemory::new(1 << 20));
         let target = Path::new("/a");
         let first = lanes.turn(target).await;
         let mut second = Box::pin(lanes.turn(target));
@@ -229,7 +232,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_is_forgotten_by_who_wanted_the_volume_away_if_the_turn_ended_before() {
-        let lanes = Lanes::default();
+        let lanes = Lanes::new(NodeMemory::new(1 << 20));
         let target = Path::new("/a");
         let leaving = lanes.leave(target);
         drop(lanes.turn(target).await);
@@ -240,7 +243,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_hears_that_the_volume_is_to_go() {
-        let lanes = Lanes::default();
+        let lanes = Lanes::new(NodeMemory::new(1 << 20));
         let target = Path::new("/a");
         let turn = lanes.turn(target).await;
         let left = turn.left();

@@ -56,7 +56,7 @@ impl Engine {
                 }
             }
         }
-        let (memory, limit) = (self.lanes.memory(), self.settings.memory_limit);
+        let (memory, limit) = (self.settings.memory.used(), self.settings.memory.limit());
         if memory > limit {
             tracing::warn!(
                 memory,

@@ -6,6 +6,7 @@ use lanyard_vocabulary::OutcomeCode;
 
 use super::Engine;
 use super::contents::Supply;
+use super::disk::files_size;
 use super::failure::PublishFailure;
 use crate::order::MountOrder;
 use crate::provider::{FillRequest, ObjectVersion, Urgency};
@@ -26,6 +27,8 @@ impl Engine {
         self.desk.fuse.reach(Step::Fill);
         let deadline = self.settings.fill_deadline;
         let named = OnceLock::new();
+        let (patience, clock) = (deadline.mul_f64(PATIENCE), &self.parts.clock);
+        let memory = self.settings.memory.fill(urgency, patience, clock);
         let asked = async {
             let class = self.parts.classes.class(&order.pod.namespace, &order.class_name).await?;
             let provider: Arc<str> = class.spec.provider.as_deref().unwrap_or_default().into();
@@ -39,10 +42,16 @@ impl Engine {
                 target: &target,
                 urgency,
                 mounted,
+                memory: &memory,
             };
             let filling = self.parts.provider.fill(&request).await?;
+            // What is mounted already takes no more room.
+            if filling.versions != mounted {
+                memory.wait_for_files(files_size(&filling)).await;
+            }
             let wishes = ClassWishes::parse(&class, self.settings.interval_bounds);
-            Ok(Supply { filling, wishes, began, provider: Arc::clone(provider) })
+            let (provider, memory) = (Arc::clone(provider), memory.clone());
+            Ok(Supply { filling, wishes, began, provider, memory })
         };
         let asked: Result<Supply, PublishFailure> = tokio::select! {
             asked = asked => asked,
@@ -55,6 +64,9 @@ impl Engine {
         asked.map_err(|failure| PublishFailure { provider: named.get().cloned(), ..failure })
     }
 }
+
+/// The part of its deadline for which a fill waits for memory, so that it can say that there was none.
+const PATIENCE: f64 = 0.9;
 
 fn left_behind() -> PublishFailure {
     let message = "the volume was to be taken away before the provider had answered";

@@ -16,8 +16,9 @@ use super::*;
 use crate::reporter::NoticeKind;
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_volume_is_mounted_whole_hardened_and_reported() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     node.provider.gives(&[("cert", "one"), ("tls/key", "k")], "v1");
     node.start().publish(order(&target)).await.unwrap();
@@ -44,8 +45,9 @@ async fn a_volume_is_mounted_whole_hardened_and_reported() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn the_group_of_the_pod_reads_and_nobody_else_does() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     let grouped = |group| MountOrder { group: Some(group), ..order(&target) };
@@ -64,8 +66,9 @@ async fn the_group_of_the_pod_reads_and_nobody_else_does() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn what_is_not_due_asks_nobody_and_reports_nothing() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     for _ in 0..5 {
@@ -77,8 +80,9 @@ async fn what_is_not_due_asks_nobody_and_reports_nothing() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_first_publish_that_fails_leaves_nothing_mounted_and_is_told_once() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     node.provider.refuses(OutcomeCode::ObjectNotFound);
@@ -100,8 +104,9 @@ async fn a_first_publish_that_fails_leaves_nothing_mounted_and_is_told_once() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_class_that_is_not_there_is_the_callers_matter() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let other = MountOrder { class_name: "other".to_owned(), ..order(node.prepared("v")) };
     let failure = node.start().publish(other).await.unwrap_err();
     let code = OutcomeCode::SecretProviderClassNotFound;
@@ -110,9 +115,10 @@ async fn a_class_that_is_not_there_is_the_callers_matter() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_status_that_cannot_be_written_keeps_no_pod_from_starting_and_is_written_later() {
     use std::sync::atomic::Ordering::SeqCst;
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     node.listener.is_deaf.store(true, SeqCst);
@@ -129,8 +135,9 @@ async fn a_status_that_cannot_be_written_keeps_no_pod_from_starting_and_is_writt
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn files_that_cannot_be_mounted_together_are_refused_with_their_reason() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     node.provider.gives(&[], "v1");
@@ -155,8 +162,9 @@ async fn files_that_cannot_be_mounted_together_are_refused_with_their_reason() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn unpublish_takes_everything_away_and_can_be_repeated() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -175,8 +183,9 @@ async fn unpublish_takes_everything_away_and_can_be_repeated() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_new_process_goes_on_with_what_the_last_one_left() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let first = node.start();
     first.publish(order(&target)).await.unwrap();
@@ -199,8 +208,9 @@ async fn a_new_process_goes_on_with_what_the_last_one_left() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn volumes_of_another_driver_are_not_taken_over_unasked() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     node.start().publish(order(&target)).await.unwrap();
     let text = read(&target, "..lanyard/marker").replace(fixture::DRIVER, "other.driver");
@@ -210,8 +220,9 @@ async fn volumes_of_another_driver_are_not_taken_over_unasked() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn after_a_reboot_the_directory_is_there_and_the_volume_is_filled_anew() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     fs::create_dir(&target).unwrap();
     let publisher = node.start();
@@ -225,9 +236,10 @@ async fn after_a_reboot_the_directory_is_there_and_the_volume_is_filled_anew() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn no_token_is_noted_beside_the_files() {
     use lanyard_keyvault::{SecretBytes, ServiceAccountToken};
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let mut order = order(&target);
     let token = Arc::new(SecretBytes::from("planted-token".to_owned()));

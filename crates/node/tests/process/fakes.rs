@@ -17,9 +17,9 @@ use lanyard_grpc::csi::{NodePublishVolumeRequest, NodeUnpublishVolumeRequest, Vo
 use lanyard_keyvault::SecretBytes;
 use lanyard_node::{
     CountedProvider, CountedReporter, FilePath, FillRequest, FilledFile, Filling, MemoryClasses,
-    NoReporter, NodeMetrics, NodeServer, NodeServerParts, NodeServerSettings, ObjectVersion,
-    Provider, Publisher, PublisherParts, PublisherSettings, Refusal, RegistrationSettings,
-    ServeError, ServedProvider,
+    NoReporter, NodeMemory, NodeMetrics, NodeServer, NodeServerParts, NodeServerSettings,
+    ObjectVersion, Provider, Publisher, PublisherParts, PublisherSettings, Refusal,
+    RegistrationSettings, ServeError, ServedProvider,
 };
 use lanyard_telemetry::{Gate, MetricsPage, Readiness};
 use lanyard_vocabulary::OutcomeCode;
@@ -127,7 +127,7 @@ impl Node {
             publisher,
             provider: Some((
                 root.path().join("azure.sock"),
-                ServedProvider::new(provider, Arc::clone(&shared)),
+                ServedProvider::new(provider, NodeMemory::new(64 << 20), Arc::clone(&shared)),
             )),
             metrics,
             readiness: readiness.clone(),
@@ -250,11 +250,6 @@ pub(crate) fn request(target: &Path) -> NodePublishVolumeRequest {
         secrets: BTreeMap::from([(TOKENS.to_owned(), tokens())]),
         volume_context: context(),
     }
-}
-
-/// Whether mounting works here. Elsewhere these tests see it refused, which is what is promised.
-pub(crate) fn can_mount() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 pub(crate) fn forbidden() -> Refusal {

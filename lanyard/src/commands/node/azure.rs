@@ -10,13 +10,13 @@ use lanyard_credential::{
     ManagedIdentityTransport, TokenProxy, TokenProxySettings, TokenTransport, TokenTransportOptions,
 };
 use lanyard_keyvault::{
-    CertificateOptions, FileOptions, NodeVaultSettings, NodeVaults, NodeWays, ParseUserAgentError,
-    StaleCache, UserAgentSuffix,
+    CacheMemory, CertificateOptions, FileOptions, NodeVaultSettings, NodeVaults, NodeWays,
+    ParseUserAgentError, StaleCache, UserAgentSuffix,
 };
 use lanyard_kubernetes::ApiAccess;
 use lanyard_node::audit::AuditTrail;
 use lanyard_node::policy::{GuardedProvider, PolicyKeeper, PolicyMode};
-use lanyard_node::{AzureProvider, AzureProviderSettings, NodeMetrics, Provider};
+use lanyard_node::{AzureProvider, AzureProviderSettings, NodeMemory, NodeMetrics, Provider};
 use lanyard_vocabulary::causes;
 
 use super::counted_client::CountedClient;
@@ -37,7 +37,7 @@ pub(super) fn provider(
     args: &NodeArgs,
     environment: &Environment,
     before: &Before<'_>,
-    clock: &SharedClock,
+    (memory, clock): (&NodeMemory, &SharedClock),
 ) -> Result<Arc<dyn Provider>, CommandError> {
     let certificates = CertificateOptions {
         construct_pem_chain: args.azure.construct_pem_chain.0,
@@ -54,8 +54,9 @@ pub(super) fn provider(
     let ways = ways(&args.azure, environment, before.metrics, clock)?;
     let stale = stale_cache(&args.azure, clock)?;
     let vaults = NodeVaults::new(settings, ways, Some(stale), SharedClock::clone(clock));
+    let vaults = vaults_within(memory, vaults);
     let settings = AzureProviderSettings { interval, ..AzureProviderSettings::default() };
-    let provider = AzureProvider::new(Arc::new(vaults), settings);
+    let provider = AzureProvider::new(vaults, settings);
     let mode = match args.policy.policy_mode {
         PolicyModeName::Audit => PolicyMode::Audit,
         PolicyModeName::Enforce => PolicyMode::Enforce,
@@ -63,6 +64,19 @@ pub(super) fn provider(
     let policy = Arc::clone(before.policy);
     let guarded = GuardedProvider::new(Arc::new(provider), policy, mode, before.audit.clone());
     Ok(Arc::new(guarded.counted_by(before.metrics.clone())))
+}
+
+/// Counts what the vaults cache in the memory of the node, and evicts it where volumes need that.
+fn vaults_within(memory: &NodeMemory, vaults: NodeVaults) -> Arc<NodeVaults> {
+    let reads: Arc<dyn CacheMemory> = Arc::new(memory.cache());
+    let vaults = Arc::new(vaults.caching_in(&reads, Arc::new(memory.cache())));
+    let cached = Arc::downgrade(&vaults);
+    memory.evict_with(move |bytes| {
+        if let Some(vaults) = cached.upgrade() {
+            vaults.evict(bytes);
+        }
+    });
+    vaults
 }
 
 fn ways(

@@ -10,9 +10,9 @@ use lanyard_node::audit::{AuditSink, AuditTrail};
 use lanyard_node::policy::PolicyKeeper;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
-    CountedProvider, CountedReporter, NodeApi, NodeMetrics, NodeServer, NodeServerParts,
-    PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts, PublisherSettings,
-    SecretSync, ServedProvider, SocketProviders, SocketSettings, SyncProblem,
+    CountedProvider, CountedReporter, NodeApi, NodeMemory, NodeMetrics, NodeServer,
+    NodeServerParts, PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts,
+    PublisherSettings, SecretSync, ServedProvider, SocketProviders, SocketSettings, SyncProblem,
 };
 use lanyard_telemetry::{
     BuildInfo, Gate, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness,
@@ -49,7 +49,10 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     let cluster = Cluster::open(&args, &settings, &surroundings, &clock).await?;
     let (policy, audit) = policy(&args.policy, &metrics, &clock)?;
     let before = azure::Before { policy: &policy, audit: &audit, metrics: &metrics };
-    let azure = built_in(&args, &environment, &before, &clock)?;
+    let publisher_settings =
+        PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
+    let memory = publisher_settings.memory.clone();
+    let azure = built_in(&args, &environment, &before, (&memory, &clock))?;
     let sockets =
         Arc::new(SocketProviders::new(socket_settings(&args.providers), Arc::clone(&clock)));
     let registry =
@@ -61,11 +64,10 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         reporter: Arc::new(CountedReporter::new(Arc::clone(&cluster.reporter), metrics.clone())),
         clock: Arc::clone(&clock),
     };
-    let publisher_settings =
-        PublisherSettings { audit: audit.clone(), ..publisher_settings(&settings, &environment)? };
     let publisher = Publisher::new(publisher_settings, parts);
     let served = args.providers.provider_socket.clone().zip(azure);
-    let provider = served.map(|(path, it)| (path, ServedProvider::new(it, Arc::clone(&clock))));
+    let provider =
+        served.map(|(path, it)| (path, ServedProvider::new(it, memory, Arc::clone(&clock))));
     let claimed = settings.lock_file();
     let drain = settings.server.drain;
     let parts = NodeServerParts {
@@ -117,11 +119,13 @@ fn built_in(
     args: &NodeArgs,
     environment: &Environment,
     before: &azure::Before<'_>,
-    clock: &SharedClock,
+    (memory, clock): (&NodeMemory, &SharedClock),
 ) -> Result<Option<Arc<dyn Provider>>, CommandError> {
     match args.providers.azure_provider {
         AzureProviderKind::Socket => Ok(None),
-        AzureProviderKind::BuiltIn => azure::provider(args, environment, before, clock).map(Some),
+        AzureProviderKind::BuiltIn => {
+            azure::provider(args, environment, before, (memory, clock)).map(Some)
+        }
     }
 }
 
@@ -350,7 +354,9 @@ fn publisher_settings(
     publisher.interval = rotator.interval;
     publisher.interval_bounds = rotator.bounds;
     publisher.content_limit = *volume_content_limit;
-    publisher.memory_limit = volumes_memory_limit.unwrap_or(publisher.memory_limit);
+    if let Some(limit) = volumes_memory_limit {
+        publisher.memory = NodeMemory::new(*limit);
+    }
     #[cfg(feature = "crash-points")]
     if environment.mount_in_place {
         publisher.staged_mounts = false;

@@ -88,6 +88,7 @@ impl Node {
             target: "/target",
             urgency: Urgency::Mount,
             mounted: &[],
+            memory: &lanyard_keyvault::UnlimitedMemory,
         };
         self.guard.fill(&request).await
     }

@@ -26,6 +26,9 @@ fn code_of(error: &NodeVaultError) -> OutcomeCode {
         NodeVaultError::Fetch(FetchError::Read(ReadError::TooMuch { .. })) => {
             OutcomeCode::SecretProviderClassInvalid
         }
+        NodeVaultError::Fetch(FetchError::Read(ReadError::NoRoom { .. })) => {
+            OutcomeCode::VolumeMemoryExhausted
+        }
         NodeVaultError::Fetch(FetchError::Read(error)) => {
             error.vault().map_or(OutcomeCode::ObjectNotFound, code_of_vault)
         }

@@ -72,6 +72,7 @@ impl World {
             target: "/var/lib/kubelet/pods/x",
             urgency,
             mounted: &[],
+            memory: &lanyard_keyvault::UnlimitedMemory,
         };
         self.azure.drive(self.provider.fill(&request)).await
     }

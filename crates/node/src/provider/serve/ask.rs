@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use aws_lc_rs::digest::{SHA256, digest};
 use lanyard_api::SecretProviderClass;
 use lanyard_grpc::provider::MountRequest;
-use lanyard_keyvault::{Pod, Proofs};
+use lanyard_keyvault::{Pod, Proofs, ReadMemory};
 
 use crate::provider::tokens::{JsonPlace, parse, parse_secrets, parse_tokens};
 use crate::provider::{FillRequest, ObjectVersion, Urgency};
@@ -98,11 +98,19 @@ impl MountAsk {
         digest(&SHA256, &text).as_ref().try_into().ok()
     }
 
-    /// The same for a provider. A driver that says what is mounted (v1.5) is rotating. One that
+    /// What waits for the answer. A driver that says what is mounted (v1.5) is rotating. One that
     /// never does (v1.6) is starting a pod, unless the volume was filled before.
-    pub(crate) fn request(&self, was_filled: bool) -> FillRequest<'_> {
+    pub(crate) fn urgency(&self, was_filled: bool) -> Urgency {
         let is_mounted = was_filled || !self.mounted.is_empty();
-        let urgency = if is_mounted { Urgency::Rotation } else { Urgency::Mount };
+        if is_mounted { Urgency::Rotation } else { Urgency::Mount }
+    }
+
+    /// The same for a provider.
+    pub(crate) fn request<'a>(
+        &'a self,
+        urgency: Urgency,
+        memory: &'a dyn ReadMemory,
+    ) -> FillRequest<'a> {
         FillRequest {
             class: &self.class,
             pod: &self.pod,
@@ -111,6 +119,7 @@ impl MountAsk {
             target: &self.target,
             urgency,
             mounted: &self.mounted,
+            memory,
         }
     }
 }

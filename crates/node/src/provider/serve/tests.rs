@@ -49,7 +49,7 @@ impl Provider for Remembering {
 /// With the clock that it looks at.
 fn serving(provider: Arc<dyn Provider>) -> (ServedProvider, ManualClock) {
     let clock = ManualClock::starting_at(jiff::Timestamp::UNIX_EPOCH);
-    (ServedProvider::new(provider, Arc::new(clock.clone())), clock)
+    (ServedProvider::new(provider, NodeMemory::new(64 << 20), Arc::new(clock.clone())), clock)
 }
 
 fn message(attributes: &str) -> MountRequest {

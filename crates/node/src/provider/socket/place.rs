@@ -81,28 +81,30 @@ pub(super) fn find(name: &ProviderName, directories: &[PathBuf]) -> Option<PathB
 
 /// Connects to a socket that is trusted.
 pub(super) async fn open(path: &Path) -> Result<UnixStream, PlaceError> {
-    check(path)?;
+    let own = rustix::process::geteuid().as_raw();
+    check(path, own)?;
     let stream = UnixStream::connect(path)
         .await
         .map_err(|source| PlaceError::NotListening { path: path.to_owned(), source })?;
     // The file may have been exchanged since, or be a link to another one: this is the truth.
     let look = |source| PlaceError::Look { path: path.to_owned(), source };
     let user = stream.peer_cred().map_err(look)?.uid();
-    if is_trusted(user) {
+    if is_trusted(user, own) {
         return Ok(stream);
     }
     let reason = Distrust::Listener { user };
     Err(PlaceError::Untrusted { path: path.to_owned(), reason })
 }
 
-/// Checks the socket and everything above it, by the names that were given and by the real ones.
-fn check(path: &Path) -> Result<(), PlaceError> {
+/// Checks the socket and everything above it, by the names that were given and by the real ones,
+/// as the user `own`.
+pub(super) fn check(path: &Path, own: u32) -> Result<(), PlaceError> {
     let socket = look(path)?;
     let distrust = |reason| Err(PlaceError::Untrusted { path: path.to_owned(), reason });
     if !socket.file_type().is_socket() {
         return distrust(Distrust::NotASocket);
     }
-    if !is_trusted(socket.uid()) {
+    if !is_trusted(socket.uid(), own) {
         return distrust(Distrust::Owner { owner: socket.uid() });
     }
     let parent = path.parent().unwrap_or(path);
@@ -112,7 +114,7 @@ fn check(path: &Path) -> Result<(), PlaceError> {
     for start in [parent, &real] {
         for (above, directory) in start.ancestors().enumerate() {
             if !directory.as_os_str().is_empty() {
-                check_directory(directory, above > 0)?;
+                check_directory(directory, above > 0, own)?;
             }
         }
     }
@@ -121,10 +123,10 @@ fn check(path: &Path) -> Result<(), PlaceError> {
 
 /// In a directory with the sticky bit (`/tmp`) others can add names and not exchange ours, which is
 /// good enough above the directory of the socket.
-fn check_directory(directory: &Path, may_be_sticky: bool) -> Result<(), PlaceError> {
+fn check_directory(directory: &Path, may_be_sticky: bool, own: u32) -> Result<(), PlaceError> {
     let metadata = look(directory)?;
     let distrust = |reason| Err(PlaceError::Untrusted { path: directory.to_owned(), reason });
-    if !is_trusted(metadata.uid()) {
+    if !is_trusted(metadata.uid(), own) {
         return distrust(Distrust::Owner { owner: metadata.uid() });
     }
     let mode = metadata.mode() & 0o7777;
@@ -141,6 +143,6 @@ fn look(path: &Path) -> Result<std::fs::Metadata, PlaceError> {
         .map_err(|source| PlaceError::Look { path: path.to_owned(), source })
 }
 
-fn is_trusted(user: u32) -> bool {
-    user == 0 || user == rustix::process::geteuid().as_raw()
+const fn is_trusted(user: u32, own: u32) -> bool {
+    user == 0 || user == own
 }

@@ -35,6 +35,13 @@ pub(super) enum AskError {
     Deadline,
 }
 
+impl AskError {
+    /// Whether the answer may have been larger than was allowed: so says the client itself.
+    pub(super) fn is_too_large(&self) -> bool {
+        matches!(self, Self::Status { status, .. } if status.code() == Code::OutOfRange)
+    }
+}
+
 pub(super) fn of_name(error: &ParseProviderNameError) -> Refusal {
     Refusal::new(OutcomeCode::InvalidProvider, format!("`spec.provider` of the class: {error}"))
 }

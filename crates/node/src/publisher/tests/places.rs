@@ -21,8 +21,9 @@ fn empty_tmpfs(target: &Path) {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_volume_of_upstream_is_adopted_under_the_running_pod() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     mounted_by_upstream(&target, "theirs");
     // A container holds the mount that it found.
@@ -71,8 +72,9 @@ fn credential(not_before: &str) -> String {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_credential_of_upstream_is_not_replaced_by_an_older_one() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let theirs = credential("2026-11-21T11:00:00Z");
     mounted_by_upstream(&target, &theirs);
@@ -94,8 +96,9 @@ async fn a_credential_of_upstream_is_not_replaced_by_an_older_one() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn what_another_driver_wrote_into_our_volume_is_not_replaced_by_an_older_credential() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let gives = |not_before: &str, version: &str| {
         let stamp = not_before.parse().unwrap();
@@ -123,8 +126,9 @@ async fn what_another_driver_wrote_into_our_volume_is_not_replaced_by_an_older_c
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_mount_is_seen_though_this_process_does_not_know_it_and_wherever_it_is() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     mounted_by_upstream(&target, "theirs");
     let publisher = node.start();
@@ -140,8 +144,9 @@ async fn a_mount_is_seen_though_this_process_does_not_know_it_and_wherever_it_is
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_volume_of_which_a_name_is_missing_is_not_called_whole() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     node.start().publish(order(&target)).await.unwrap();
     fs::remove_file(target.join("cert")).unwrap();
@@ -154,8 +159,9 @@ async fn a_volume_of_which_a_name_is_missing_is_not_called_whole() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn an_empty_mount_is_filled_and_never_called_a_volume() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     empty_tmpfs(&target);
     let publisher = node.start();
@@ -168,8 +174,9 @@ async fn an_empty_mount_is_filled_and_never_called_a_volume() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn an_empty_mount_above_a_volume_is_removed() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -183,8 +190,9 @@ async fn an_empty_mount_above_a_volume_is_removed() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn every_layer_goes_at_unpublish() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -195,8 +203,9 @@ async fn every_layer_goes_at_unpublish() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_dead_mount_is_replaced_and_can_be_unpublished() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let publisher = node.start();
     for unpublish in [false, true] {
         let target = node.prepared(if unpublish { "w" } else { "v" });
@@ -220,8 +229,9 @@ async fn a_dead_mount_is_replaced_and_can_be_unpublished() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn what_is_planted_in_the_place_of_a_volume_is_refused_and_not_followed() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let publisher = node.start();
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("precious"), "kept").unwrap();
@@ -257,8 +267,9 @@ async fn what_is_planted_in_the_place_of_a_volume_is_refused_and_not_followed() 
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn targets_outside_the_kubelets_directory_are_refused() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let publisher = node.start();
     let root = node.dir.path();
     for target in [root.to_owned(), root.join("../x"), PathBuf::from("/etc"), "x".into()] {
@@ -269,8 +280,9 @@ async fn targets_outside_the_kubelets_directory_are_refused() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn links_planted_in_a_volume_are_not_followed() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let outside = tempfile::tempdir().unwrap();
     let precious = outside.path().join("precious");
@@ -295,8 +307,9 @@ async fn links_planted_in_a_volume_are_not_followed() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_directory_on_disk_loses_what_is_ours_and_nothing_else() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let publisher = node.start();
     let target = node.prepared("v");
     fs::create_dir(&target).unwrap();
@@ -318,8 +331,9 @@ async fn a_directory_on_disk_loses_what_is_ours_and_nothing_else() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn what_is_mounted_inside_a_generation_on_disk_is_not_emptied() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let publisher = node.start();
     let target = node.prepared("v");
     let outside = tempfile::tempdir_in(node.dir.path()).unwrap();
@@ -333,8 +347,9 @@ async fn what_is_mounted_inside_a_generation_on_disk_is_not_emptied() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_kernel_without_detached_mounts_is_served_in_place() {
-    let Some(mut node) = Node::new() else { return };
+    let mut node = Node::new();
     node.staged = false;
     let target = node.prepared("v");
     let publisher = node.start();
@@ -350,8 +365,9 @@ async fn a_kernel_without_detached_mounts_is_served_in_place() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_volume_that_cannot_be_emptied_is_unmounted_all_the_same() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -365,9 +381,10 @@ async fn a_volume_that_cannot_be_emptied_is_unmounted_all_the_same() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_mount_that_appeared_while_the_source_was_asked_is_not_stacked_upon() {
     for staged in [true, false] {
-        let Some(mut node) = Node::new() else { return };
+        let mut node = Node::new();
         node.staged = staged;
         let target = node.prepared("v");
         let publisher = node.start();

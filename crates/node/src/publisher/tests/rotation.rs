@@ -6,8 +6,9 @@ use crate::reporter::Looked;
 use crate::rotation::ClassWishes;
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_due_volume_gets_its_new_content_at_the_kubelets_republish() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -27,8 +28,9 @@ async fn a_due_volume_gets_its_new_content_at_the_kubelets_republish() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_rotation_that_fails_is_masked_told_once_and_heals() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -67,8 +69,9 @@ async fn a_rotation_that_fails_is_masked_told_once_and_heals() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn rotation_goes_on_without_the_kubelet_where_no_proof_is_needed() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     node.start().publish(order(&target)).await.unwrap();
     let publisher = node.start();
@@ -90,8 +93,9 @@ async fn rotation_goes_on_without_the_kubelet_where_no_proof_is_needed() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_rotation_by_ourselves_is_left_out_if_the_kubelet_was_quicker() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -118,8 +122,9 @@ async fn an_older_credential_comes(node: &Node, publisher: &Publisher, target: &
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn an_older_credential_is_refused_and_the_mounted_one_stays() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     an_older_credential_comes(&node, &publisher, &target).await;
@@ -135,8 +140,9 @@ async fn an_older_credential_is_refused_and_the_mounted_one_stays() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn an_older_credential_that_the_class_accepts_is_taken_and_stands_in_the_trail() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let trail = tempfile::NamedTempFile::new().unwrap();
     let sink = AuditSink::File(trail.path().to_owned());
     let audit = AuditTrail::begin(&sink, Arc::new(node.clock.clone())).unwrap();
@@ -159,8 +165,9 @@ async fn an_older_credential_that_the_class_accepts_is_taken_and_stands_in_the_t
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn content_from_the_cache_is_mounted_and_loudly_called_stale() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     let since = node.clock.now();
@@ -218,8 +225,9 @@ async fn content_from_the_cache_is_mounted_and_loudly_called_stale() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn retired_content_is_scrubbed_after_its_grace() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -236,8 +244,9 @@ async fn retired_content_is_scrubbed_after_its_grace() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn where_the_node_does_not_rotate_only_what_is_unknown_is_asked_for() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let mut settings = PublisherSettings::new(node.dir.path(), DRIVER);
     settings.interval = None;
@@ -252,8 +261,9 @@ async fn where_the_node_does_not_rotate_only_what_is_unknown_is_asked_for() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn what_cannot_be_written_is_no_rotation() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -273,9 +283,10 @@ async fn what_cannot_be_written_is_no_rotation() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_swap_of_which_not_everybody_heard_goes_on_being_looked_after_and_is_told() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -301,9 +312,10 @@ async fn a_swap_of_which_not_everybody_heard_goes_on_being_looked_after_and_is_t
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_look_that_finds_nothing_new_wakes_nobody_who_watches_the_directory() {
     use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();
@@ -327,8 +339,9 @@ async fn a_look_that_finds_nothing_new_wakes_nobody_who_watches_the_directory() 
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn new_content_is_told_though_the_note_beside_it_could_not_be_written() {
-    let Some(node) = Node::new() else { return };
+    let node = Node::new();
     let target = node.prepared("v");
     let publisher = node.start();
     publisher.publish(order(&target)).await.unwrap();

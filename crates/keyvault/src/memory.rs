@@ -1,0 +1,159 @@
+//! The memory of the node that reads take, asked for before they take it.
+//!
+//! What a class asks for is chosen by its tenant, and the memory of the process is that of all
+//! tenants. So nothing is read, decoded or cached that was not accounted for first.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use lanyard_api::ObjectEntry;
+use lanyard_vocabulary::ObjectEncoding;
+
+use crate::fetch::VaultObject;
+use crate::source::ListedVersion;
+
+/// The memory that one volume takes while it is read and decoded.
+///
+/// Everything that was granted is given back by whoever owns the memory when the volume is written
+/// or refused, so a caller that fails or goes away has nothing to undo.
+#[async_trait]
+pub trait ReadMemory: fmt::Debug + Send + Sync {
+    /// Waits until `room` bytes more may be held. [`ReadMemory::end`] follows as soon as it is known
+    /// how many of them are in use.
+    ///
+    /// # Errors
+    ///
+    /// Where waiting is of no use, or took too long.
+    async fn begin(&self, room: u64) -> Result<(), MemoryExhausted>;
+
+    /// Gives back all of `room` but the `kept` bytes that stay in use.
+    fn end(&self, room: u64, kept: u64);
+
+    /// How many bytes a file of `length` bytes takes of the node's memory once it is mounted.
+    fn mounted_size(&self, length: u64) -> u64;
+
+    /// Checks a volume whose files take at least `size` bytes once they are mounted.
+    ///
+    /// # Errors
+    ///
+    /// Where it could not be mounted though nothing else were on the node.
+    fn check_volume(&self, size: u64) -> Result<(), MemoryExhausted>;
+}
+
+/// The memory of a cache: what values take that are kept for the next reader.
+pub trait CacheMemory: fmt::Debug + Send + Sync {
+    /// How many bytes the cache may hold.
+    fn limit(&self) -> u64;
+
+    /// Takes `bytes` for the cache; `false` where there is no room, and then nothing is taken.
+    fn take(&self, bytes: u64) -> bool;
+
+    /// Gives bytes back.
+    fn give_back(&self, bytes: u64);
+}
+
+/// There is no memory for what a class asks for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct MemoryExhausted {
+    /// What was needed and what there is.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+    /// Whether it would not fit though nothing else were on the node.
+    pub is_hopeless: bool,
+}
+
+/// Memory without a limit, for programs that read on behalf of one owner.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct UnlimitedMemory;
+
+#[async_trait]
+impl ReadMemory for UnlimitedMemory {
+    async fn begin(&self, _: u64) -> Result<(), MemoryExhausted> {
+        Ok(())
+    }
+
+    fn end(&self, _: u64, _: u64) {}
+
+    fn mounted_size(&self, length: u64) -> u64 {
+        length
+    }
+
+    fn check_volume(&self, _: u64) -> Result<(), MemoryExhausted> {
+        Ok(())
+    }
+}
+
+impl CacheMemory for UnlimitedMemory {
+    fn limit(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn take(&self, _: u64) -> bool {
+        true
+    }
+
+    fn give_back(&self, _: u64) {}
+}
+
+/// What a value takes in memory, in bytes: its content, and what is known about it.
+pub(crate) trait Weigh {
+    fn weight(&self) -> u64;
+}
+
+impl Weigh for VaultObject {
+    fn weight(&self) -> u64 {
+        let content = match self {
+            Self::Secret(secret) => secret.value.len(),
+            Self::Certificate(certificate) => certificate.der.len(),
+            Self::Key(_) => LARGEST_KEY,
+        };
+        length_of(content).saturating_add(OBJECT)
+    }
+}
+
+impl Weigh for Vec<ListedVersion> {
+    fn weight(&self) -> u64 {
+        length_of(self.capacity()).saturating_mul(LISTED_VERSION).saturating_add(OBJECT)
+    }
+}
+
+/// What decoding an object for an entry takes at most, in bytes: what comes out, and what lies
+/// beside it meanwhile.
+pub(crate) fn decoding_room(entry: &ObjectEntry, object: &VaultObject) -> u64 {
+    let (length, times) = match object {
+        VaultObject::Secret(secret) if secret.of_certificate => (secret.value.len(), 8),
+        VaultObject::Secret(secret) => match entry.encoding {
+            // The value itself.
+            None | Some(ObjectEncoding::Utf8) => return 0,
+            Some(_) => (secret.value.len(), 2),
+        },
+        VaultObject::Certificate(certificate) => (certificate.der.len(), 4),
+        VaultObject::Key(_) => (LARGEST_KEY, 4),
+    };
+    length_of(length).saturating_mul(times).saturating_add(OBJECT)
+}
+
+pub(crate) fn length_of(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// The largest answer for one object that is read, in bytes. A value has 25 KB at most (Key Vault's
+/// service limits); JSON may write a byte of text in three, and tags follow.
+pub(crate) const LARGEST_ANSWER: usize = 96 * 1024;
+/// The largest page of a list of versions that is read, in bytes: 25 versions with their tags.
+pub(crate) const LARGEST_PAGE: usize = 512 * 1024;
+/// The most versions of one object that are looked at, the newest.
+pub(crate) const MOST_VERSIONS: usize = 2_048;
+/// What reading an object takes: the answer, and the value that is parsed from it.
+pub(crate) const READ_ROOM: u64 = 128 * 1024;
+/// What reading a list of versions takes: a page, and the versions of all pages.
+pub(crate) const LIST_ROOM: u64 = 1024 * 1024;
+/// What a file takes beside its content until it is written: its paths, ids, times and places in
+/// lists.
+pub(crate) const FILE_ROOM: u64 = 1024;
+/// What an object takes beside its content: version, times, tags and places in maps.
+const OBJECT: u64 = 1024;
+const LISTED_VERSION: u64 = 240;
+const LARGEST_KEY: usize = 1024;

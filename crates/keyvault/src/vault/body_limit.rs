@@ -1,0 +1,60 @@
+//! Refusing answers that are larger than any of a vault.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use azure_core::Error;
+use azure_core::error::ErrorKind;
+use azure_core::http::headers::CONTENT_LENGTH;
+use azure_core::http::policies::{Policy, PolicyResult};
+use azure_core::http::{AsyncRawResponse, Context, Request};
+use futures::StreamExt as _;
+use zeroize::Zeroizing;
+
+use crate::memory::{LARGEST_ANSWER, LARGEST_PAGE};
+
+/// Reads the body of an answer, up to what [`crate::ReadMemory`] was asked for. A vault never sends
+/// more; what answers in its place might.
+#[derive(Debug)]
+pub(crate) struct BodyLimit;
+
+#[async_trait]
+impl Policy for BodyLimit {
+    #[expect(elided_lifetimes_in_paths, reason = "the trait binds the lifetime late")]
+    async fn send(
+        &self,
+        context: &Context,
+        request: &mut Request,
+        next: &[Arc<dyn Policy>],
+    ) -> PolicyResult {
+        let Some((first, rest)) = next.split_first() else {
+            return Err(Error::with_message(ErrorKind::Other, "nothing sends the request"));
+        };
+        let is_list = request.url().path().trim_end_matches('/').ends_with("/versions");
+        let limit = if is_list { LARGEST_PAGE } else { LARGEST_ANSWER };
+        let response = first.send(context, request, rest).await?;
+        let (status, headers, body) = response.deconstruct();
+        let length = headers.get_optional_str(&CONTENT_LENGTH).and_then(|text| text.parse().ok());
+        if length.is_some_and(|length: usize| length > limit) {
+            return Err(too_large(limit));
+        }
+        // With room from the start: a buffer that grows leaves copies behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(length.unwrap_or(limit)));
+        let mut body = std::pin::pin!(body);
+        while let Some(chunk) = body.next().await {
+            let chunk = chunk?;
+            if bytes.len().saturating_add(chunk.len()) > limit {
+                return Err(too_large(limit));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        let bytes = std::mem::take(&mut *bytes);
+        Ok(AsyncRawResponse::from_bytes(status, headers, bytes))
+    }
+}
+
+fn too_large(limit: usize) -> Error {
+    let message =
+        format!("the answer has more than {limit} bytes, which is more than a vault sends");
+    Error::new(ErrorKind::Io, std::io::Error::other(message))
+}
