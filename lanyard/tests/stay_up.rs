@@ -4,10 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use self::staying_up::StayingUp;
 
@@ -126,4 +129,106 @@ fn an_end_leaves_no_mount_and_no_directory_behind() {
     assert_eq!(code, Some(0), "{rest}");
     assert!(!mounted_below(directory.path()));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+/// A user and a directory of theirs, in which `lanyard up` leaves nothing.
+struct User {
+    /// `None` for the user of this test.
+    id: Option<u32>,
+    home: TempDir,
+    lanyard: PathBuf,
+}
+
+impl User {
+    fn own() -> Self {
+        let lanyard = PathBuf::from(env!("CARGO_BIN_EXE_lanyard"));
+        Self { id: None, home: tempfile::tempdir().unwrap(), lanyard }
+    }
+
+    /// A user who may not mount; `None` where this test may not act as another user.
+    fn without_privileges() -> Option<Self> {
+        if !is_root() {
+            return None;
+        }
+        let home = tempfile::tempdir().unwrap();
+        // The program may be in a directory that only root can enter.
+        let lanyard = home.path().join("lanyard");
+        std::fs::copy(env!("CARGO_BIN_EXE_lanyard"), &lanyard).unwrap();
+        chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        Some(Self { id: Some(NOBODY), home, lanyard })
+    }
+
+    /// `TMPDIR` of the user.
+    fn temporary(&self) -> PathBuf {
+        self.home.path().join("tmp")
+    }
+
+    fn chosen(&self) -> PathBuf {
+        self.home.path().join("new").join("volumes")
+    }
+
+    fn up(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.lanyard);
+        command.arg("up").args(arguments).env("TMPDIR", self.temporary());
+        if let Some(id) = self.id {
+            command.uid(id).gid(id);
+        }
+        command
+    }
+
+    fn left(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.temporary()).unwrap();
+        let mut left: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        left.extend(Some(self.home.path().join("new")).filter(|it| it.exists()));
+        left
+    }
+}
+
+const NOBODY: u32 = 65_534;
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+#[test]
+fn the_next_run_removes_the_volumes_and_directories_of_a_killed_one() {
+    for user in [Some(User::own()), User::without_privileges()].into_iter().flatten() {
+        std::fs::create_dir(user.temporary()).unwrap();
+        chown(user.temporary(), user.id, user.id).unwrap();
+        let chosen = user.chosen();
+        let chosen = ["--directory", chosen.to_str().unwrap()];
+        for (killed, next) in [(&[][..], &[][..]), (&chosen, &chosen), (&chosen, &[])] {
+            let mut up = StayingUp::run(user.up(killed));
+            assert_eq!(up.report["ok"], true, "{}", up.report);
+            let file = "azure-cloud-controller-manager/cloud-provider-cert/harbour-cloud-provider";
+            let is_chosen = !killed.is_empty();
+            assert_eq!(user.chosen().join(file).exists(), is_chosen);
+            up.child.kill().unwrap();
+            up.child.wait().unwrap();
+            assert_eq!(user.left().len(), if is_chosen { 2 } else { 1 });
+            let may_mount = user.id.is_none() && is_root();
+            assert_eq!(mounted_below(user.home.path()), may_mount);
+
+            let output = user.up(next).arg("--once").output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{stderr}");
+            assert!(!mounted_below(user.home.path()), "{killed:?}, then {next:?}: {stderr}");
+            assert_eq!(user.left(), Vec::<PathBuf>::new(), "{killed:?}, then {next:?}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn a_second_run_with_the_same_directory_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let up = StayingUp::start(directory.path());
+    let output = Command::new(env!("CARGO_BIN_EXE_lanyard"))
+        .args(["up", "--once", "--directory"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("another `lanyard up` has its volumes in"), "{stderr}");
+    assert_eq!(up.terminate().0, Some(0));
 }

@@ -17,6 +17,7 @@ use self::class_read::{ClassRead, ReadKey};
 use self::outages::Outages;
 use crate::cloud::{CloudError, VaultCloud};
 use crate::decode::{DecodedFiles, Decoder, FileOptions, MountedFile};
+use crate::error::VaultError;
 use crate::fetch::{FetchedObject, ReadError, ReadLimits, VaultObject, fetch_entries};
 use crate::files::FetchError;
 use crate::memory::{CacheMemory, ReadMemory};
@@ -108,6 +109,9 @@ pub enum NodeVaultError {
     /// There is no credential for the reader.
     #[error(transparent)]
     Reader(#[from] ReaderError),
+    /// The token service gave no token for the vault.
+    #[error(transparent)]
+    Token(VaultError),
     /// The vault did not give an object, or it cannot become its file.
     #[error(transparent)]
     Fetch(#[from] FetchError),
@@ -120,6 +124,7 @@ impl NodeVaultError {
             Self::Cloud(error) => Some(error.hint().to_owned()),
             Self::Identity(error) => Some(error.hint()),
             Self::Reader(error) => error.hint(),
+            Self::Token(error) => error.hint(),
             Self::Fetch(error) => error.hint(),
         }
     }
@@ -129,6 +134,7 @@ impl NodeVaultError {
         match self {
             Self::Cloud(_) | Self::Reader(_) => RetryClass::Invalid,
             Self::Identity(error) => error.retry(),
+            Self::Token(error) => error.retry(),
             Self::Fetch(error) => error.retry(),
         }
     }
@@ -177,6 +183,28 @@ impl NodeVaults {
         }
     }
 
+    /// Gets the token with which the vault of a class is read, without a request to the vault.
+    /// Returns when the token expires. [`NodeVaults::fetch`] uses the same cached token.
+    ///
+    /// # Errors
+    ///
+    /// [`NodeVaultError`]: unknown cloud, missing proof of identity, or the token service's error.
+    pub async fn authenticate(
+        &self,
+        parameters: &ProviderParameters,
+        pod: &Pod,
+        proofs: &Proofs,
+    ) -> Result<Timestamp, NodeVaultError> {
+        let cloud = self.load_cloud(parameters).await?;
+        let scope = format!("https://{}/.default", cloud.vault_suffix);
+        let identified = identify(parameters, cloud, pod, proofs, self.clock.now())?;
+        let open = self.readers.open(&identified)?;
+        let token = open.token(&scope).await;
+        let token = token.map_err(|source| NodeVaultError::Token(VaultError::Token { source }))?;
+        let expires = Timestamp::from_second(token.expires_on.unix_timestamp());
+        Ok(expires.unwrap_or(Timestamp::MAX))
+    }
+
     /// Reads what a class asks for and makes the files of a volume.
     ///
     /// # Errors
@@ -184,9 +212,7 @@ impl NodeVaults {
     /// [`NodeVaultError`]: the first thing that is wrong, in the order in which it is needed.
     pub async fn fetch(&self, order: &ReadOrder<'_>) -> Result<VaultReading, NodeVaultError> {
         let parameters = order.parameters;
-        let cloud = parameters.cloud.unwrap_or(self.settings.cloud);
-        let file = parameters.cloud_env_file.as_deref();
-        let cloud = VaultCloud::load(cloud, file, &self.settings.cloud_env_dir).await?;
+        let cloud = self.load_cloud(parameters).await?;
         let host = cloud.vault_host(&parameters.vault_name);
         let now = self.clock.now();
         let identified = identify(parameters, cloud, order.pod, order.proofs, now)?;
@@ -200,6 +226,12 @@ impl NodeVaults {
             tracing::warn!(pod = %order.pod, vault = %parameters.vault_name, "{warning}");
         }
         Ok(VaultReading { files: decoded.files, outage: read.into_outage() })
+    }
+
+    async fn load_cloud(&self, parameters: &ProviderParameters) -> Result<VaultCloud, CloudError> {
+        let cloud = parameters.cloud.unwrap_or(self.settings.cloud);
+        let file = parameters.cloud_env_file.as_deref();
+        VaultCloud::load(cloud, file, &self.settings.cloud_env_dir).await
     }
 
     /// Decodes one object after the other, each with its memory taken first.

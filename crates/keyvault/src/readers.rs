@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use azure_core::credentials::TokenCredential;
+use azure_core::credentials::{AccessToken, TokenCredential};
 use azure_core::http::policies::Policy;
 use lanyard_azure::{Asker, Priority, Transport};
 use lanyard_clock::SharedClock;
@@ -97,6 +97,13 @@ impl Credential {
                 credential
             }
         }
+    }
+}
+
+impl OpenReader {
+    /// A token for this scope, from the credential's cache where it has one.
+    pub(crate) async fn token(&self, scope: &str) -> azure_core::Result<AccessToken> {
+        self.credential.shared().get_token(&[scope], None).await
     }
 }
 

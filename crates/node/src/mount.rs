@@ -13,6 +13,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 
 pub(crate) use staged::StagedMount;
 
+use crate::mount_table::MountTable;
+
 /// A tmpfs that holds a volume: no set-id, no devices, no programs, bounded, and never swapped out
 /// where the kernel can promise that (Linux 6.4). Its mode is 0755, or 0750 where it belongs to
 /// the group of a pod.
@@ -55,6 +57,20 @@ impl Mount {
         } else {
             Err(MountError::Foreign { dir: dir.to_owned() })
         }
+    }
+
+    /// Every tmpfs that is mounted below `dir`, the deepest first.
+    pub fn find_below(dir: &Path) -> Result<Vec<Self>, MountError> {
+        let failed = |source| MountError::Call {
+            operation: MountOperation::Inspect,
+            dir: dir.into(),
+            source,
+        };
+        // The table knows no links.
+        let real = dir.canonicalize().map_err(failed)?;
+        let table = MountTable::load().map_err(|error| failed(error.source))?;
+        let found = table.memory_mounts_below(&real).into_iter().rev();
+        Ok(found.filter(|place| *place != real).map(|place| Self::taken_over(&place)).collect())
     }
 
     /// The tmpfs that is known to be mounted on `dir`.

@@ -24,6 +24,7 @@ use lanyard_keyvault::{MemoryExhausted, Pod, Proofs, ReadMemory, RetryClass, Sec
 use lanyard_vocabulary::{Healing, OutcomeCode};
 
 use crate::path::FilePath;
+use crate::payload::FileEntry;
 
 pub use attributes::PodOverrides;
 pub use azure::{AzureProvider, AzureProviderSettings};
@@ -95,6 +96,21 @@ pub struct Filling {
     pub stamps: BTreeMap<String, Stamps>,
     /// Where the vault could not be read and the node's cache answered: why.
     pub stale: Option<Stale>,
+}
+
+impl Filling {
+    /// The files as [`Volume::publish`](crate::Volume::publish) takes them, owned by `group`. Where
+    /// the provider names no mode it is 0644, or 0640 for a group.
+    pub fn entries(&self, group: Option<u32>) -> Vec<FileEntry<'_>> {
+        let default_mode = if group.is_some() { 0o640 } else { 0o644 };
+        let entries = self.files.iter().map(|file| FileEntry {
+            path: file.path.clone(),
+            content: file.content.expose(),
+            mode: file.mode.unwrap_or(default_mode),
+            gid: group,
+        });
+        entries.collect()
+    }
 }
 
 /// Why a filling is of the past.

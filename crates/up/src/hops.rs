@@ -1,29 +1,29 @@
 //! The hops of one component, each a call of the crate that owns it.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use azure_core::credentials::TokenCredential;
-use lanyard_api::ProviderParameters;
+use lanyard_api::{ProviderParameters, SecretProviderClass};
 use lanyard_azure::{ArmClient, CallError, Caller};
 use lanyard_credential::{ReloadingCertificateCredential, ReloadingCertificateOptions, TokenError};
 use lanyard_desired::proof::{Expected, ProofCall, ProofTarget};
-use lanyard_keyvault::{
-    DecodedFiles, FetchedObject, FileOptions, KeyVault, decode_files, encoding, fetch_objects,
-};
-use lanyard_node::{FileEntry, FilePath, Published};
+use lanyard_keyvault::{Pod, Proofs, UnlimitedMemory, encoding};
+use lanyard_node::{FillRequest, Filling, PublishError, Refusal, Urgency};
 use lanyard_vocabulary::{Component, Hop};
 
 use crate::azure_end::AzureEnd;
-use crate::mounts::Mounted;
 use crate::report::Failure;
 use crate::roadbed::Roadbed;
+use crate::run_directory::OpenVolume;
 use crate::walk::{Found, Stopped, Walk};
 
 /// What a component has at the end of its way.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    pub(crate) parameters: ProviderParameters,
-    pub(crate) volumes: Vec<Mounted>,
+    pub(crate) class: SecretProviderClass,
+    pub(crate) volumes: Vec<OpenVolume>,
     pub(crate) credential: Option<Arc<ReloadingCertificateCredential>>,
 }
 
@@ -37,14 +37,14 @@ pub(crate) async fn walk_component(
     arrived: &mut Option<Arrived>,
 ) -> Result<(), Stopped> {
     walk.hop(Hop::HostedCluster, async { hosted_cluster(bed, component) }).await?;
-    let parameters =
+    let (class, parameters) =
         walk.hop(Hop::SecretProviderClass, secret_provider_class(bed, component)).await?;
     walk.hop(Hop::Volume, async { volume(bed, component) }).await?;
-    walk.hop(Hop::ImdsToken, imds_token(bed)).await?;
-    let objects = walk.hop(Hop::VaultRead, vault_read(bed, &parameters)).await?;
-    let decoded = walk.hop(Hop::Decode, async { decode(&objects) }).await?;
-    let volumes = walk.hop(Hop::File, async { file(bed, component, &decoded) }).await?;
-    let arrived = arrived.insert(Arrived { parameters, volumes, credential: None });
+    walk.hop(Hop::ImdsToken, imds_token(bed, component, &parameters)).await?;
+    let filled = walk.hop(Hop::VaultRead, vault_read(bed, component, &class)).await?;
+    let filling = walk.hop(Hop::Decode, async { decode(filled) }).await?;
+    let volumes = walk.hop(Hop::File, async { file(bed, component, &filling) }).await?;
+    let arrived = arrived.insert(Arrived { class, volumes, credential: None });
     let credential =
         walk.hop(Hop::Credential, load_credential(bed, component, &arrived.volumes)).await?;
     arrived.credential = Some(Arc::clone(&credential));
@@ -71,7 +71,7 @@ fn hosted_cluster(bed: &Roadbed, component: Component) -> HopResult<()> {
 async fn secret_provider_class(
     bed: &Roadbed,
     component: Component,
-) -> HopResult<ProviderParameters> {
+) -> HopResult<(SecretProviderClass, ProviderParameters)> {
     let name = component.facts().secret_provider_class;
     let namespace = &bed.desired.namespace;
     let class = bed
@@ -82,7 +82,7 @@ async fn secret_provider_class(
     let parameters = class.parse_parameters().map_err(|problems| {
         Failure::of(&problems, format!("correct the parameters of {namespace}/{name}"))
     })?;
-    Ok(Found::new(parameters, format!("{namespace}/{name}")))
+    Ok(Found::new((class, parameters), format!("{namespace}/{name}")))
 }
 
 fn volume(bed: &Roadbed, component: Component) -> HopResult<()> {
@@ -109,18 +109,21 @@ fn volume(bed: &Roadbed, component: Component) -> HopResult<()> {
     Ok(Found::new((), places.join("; ")))
 }
 
-async fn imds_token(bed: &Roadbed) -> HopResult<()> {
-    let scope = bed.azure.vault_scope();
-    let token = bed
-        .reader
-        .get_token(&[&scope], None)
-        .await
-        .map_err(|error| Failure::of(&error, token_hint(&error)))?;
-    // The same words for all: it is one token, requested once.
+async fn imds_token(
+    bed: &Roadbed,
+    component: Component,
+    parameters: &ProviderParameters,
+) -> HopResult<()> {
+    let (pod, proofs) = (pod(bed, component), Proofs::default());
+    let authenticated = Box::pin(bed.vaults.authenticate(parameters, &pod, &proofs)).await;
+    let expires = authenticated.map_err(|error| {
+        let hint = error.hint();
+        Failure::of(&error, hint.unwrap_or_else(|| "see the cause".to_owned()))
+    })?;
+    // All components have the same token, which is requested once.
     let detail = format!(
-        "one token of managed identity {} for all, valid until {}",
-        bed.azure.reader_client_id,
-        crate::time::rfc3339(token.expires_on)
+        "one token of managed identity {} for all, valid until {expires}",
+        bed.azure.reader_client_id
     );
     Ok(Found::new((), detail))
 }
@@ -132,79 +135,108 @@ fn token_hint(error: &azure_core::Error) -> String {
         .unwrap_or_else(|| "see the logs with --log lanyard_credential=debug".to_owned())
 }
 
-pub(crate) async fn vault_read(
+/// What the provider returned: the vault was read, and what follows may have failed.
+pub(crate) type Filled = Result<Filling, Refusal>;
+
+async fn vault_read(
     bed: &Roadbed,
-    parameters: &ProviderParameters,
-) -> HopResult<Vec<FetchedObject>> {
-    let endpoints = bed.azure.endpoints;
-    let url = KeyVault::url_of(&parameters.vault_name, endpoints);
-    let objects = fetch_objects(parameters, &bed.vault).await.map_err(|error| {
-        let hint = error.hint();
-        Failure::of(&error, hint.unwrap_or_else(|| "see the vault's answer".to_owned()))
-    })?;
-    let versions: Vec<_> = objects.iter().map(|object| object.reference().to_string()).collect();
-    Ok(Found::new(objects, format!("{url}: {}", versions.join(", "))))
+    component: Component,
+    class: &SecretProviderClass,
+) -> HopResult<Filled> {
+    let vault = &bed.azure.cluster.vault.name;
+    match fill(bed, component, class, Urgency::Mount).await {
+        Ok(filling) => {
+            let versions = filling.versions.iter();
+            let versions: Vec<_> =
+                versions.map(|it| format!("{} version `{}`", it.id, it.version)).collect();
+            let detail = format!("vault `{vault}`: {}", versions.join(", "));
+            Ok(Found::new(Ok(filling), detail))
+        }
+        Err(refusal) if refusal.code.hop() > Hop::VaultRead => {
+            Ok(Found::new(Err(refusal), format!("vault `{vault}`")))
+        }
+        Err(refusal) => Err(failure_of(refusal)),
+    }
 }
 
-pub(crate) fn decode(objects: &[FetchedObject]) -> HopResult<DecodedFiles> {
-    let decoded = decode_files(objects, FileOptions::default()).map_err(|error| {
-        let hint = error.hint();
-        Failure::of(&error, hint.unwrap_or_else(|| "see the object in the vault".to_owned()))
-    })?;
-    for file in &decoded.files {
+/// Asks the provider of the node for the files of a component.
+pub(crate) async fn fill(
+    bed: &Roadbed,
+    component: Component,
+    class: &SecretProviderClass,
+    urgency: Urgency,
+) -> Filled {
+    let request = FillRequest {
+        class,
+        pod: &pod(bed, component),
+        attributes: &BTreeMap::new(),
+        proofs: &Proofs::default(),
+        target: "",
+        urgency,
+        mounted: &[],
+        memory: &UnlimitedMemory,
+    };
+    bed.provider.fill(&request).await
+}
+
+/// The pod for which a component's class is read. The vault reader is the node's managed identity,
+/// so the name is for logs only.
+fn pod(bed: &Roadbed, component: Component) -> Pod {
+    Pod {
+        namespace: bed.desired.namespace.clone(),
+        name: component.name().to_owned(),
+        uid: String::new(),
+        service_account: String::new(),
+    }
+}
+
+/// A refusal of the provider, as the report shows it.
+fn failure_of(refusal: Refusal) -> Failure {
+    Failure::new(refusal.message, refusal.hint)
+}
+
+pub(crate) fn decode(filled: Filled) -> HopResult<Filling> {
+    let filling = filled.map_err(failure_of)?;
+    for file in &filling.files {
         if let Some(seems) = encoding::suspicion(file.content.expose()) {
             let detail = format!("`{}` decodes to text that still is {seems}", file.path);
             let hint = format!("declare objectEncoding {seems}, or store the value decoded");
             return Err(Failure::new(detail, hint));
         }
     }
-    let files: Vec<_> = decoded
-        .files
-        .iter()
-        .map(|file| format!("{} ({} bytes)", file.path, file.content.len()))
-        .collect();
-    Ok(Found::new(decoded, files.join(", ")))
+    let files = filling.files.iter();
+    let files: Vec<_> =
+        files.map(|file| format!("{} ({} bytes)", file.path, file.content.len())).collect();
+    Ok(Found::new(filling, files.join(", ")))
 }
 
-fn file(bed: &Roadbed, component: Component, decoded: &DecodedFiles) -> HopResult<Vec<Mounted>> {
-    let refuse = |error: &lanyard_node::PublishError| {
-        Failure::of(error, error.hint().unwrap_or("check the directory given with --directory"))
-    };
+fn file(bed: &Roadbed, component: Component, filling: &Filling) -> HopResult<Vec<OpenVolume>> {
+    let hint =
+        |error: &PublishError| error.hint().unwrap_or("check the directory given with --directory");
     let mut volumes = Vec::new();
     for consumer in component.consumers() {
-        let mounted = bed.directory.mount(consumer, Arc::clone(&bed.azure.clock));
-        volumes.push(mounted.map_err(|error| refuse(&error))?);
+        let opened = bed.directory.open_volume(consumer);
+        volumes.push(opened.map_err(|error| Failure::of(&error, hint(&error)))?);
     }
-    for mounted in &mut volumes {
-        publish(mounted, decoded)?;
+    for volume in &mut volumes {
+        publish(volume, filling)?;
     }
     let places: Vec<_> = volumes.iter().map(ToString::to_string).collect();
     Ok(Found::new(volumes, places.join("; ")))
 }
 
-/// Makes the decoded files the content of a volume.
-pub(crate) fn publish(mounted: &mut Mounted, decoded: &DecodedFiles) -> Result<Published, Failure> {
-    let entries = decoded
-        .files
-        .iter()
-        .map(|file| {
-            let path: FilePath = file.path.parse()?;
-            Ok(FileEntry::new(path, file.content.expose(), file.mode))
-        })
-        .collect::<Result<Vec<_>, lanyard_node::ParseFilePathError>>()
-        .map_err(|error| Failure::of(&error, "correct objectAlias or objectName"))?;
-    mounted
-        .volume
-        .publish(&entries)
-        .map_err(|error| Failure::of(&error, error.hint().unwrap_or("see the node's logs")))
+/// Makes the files of the provider the content of a volume.
+pub(crate) fn publish(open: &mut OpenVolume, filling: &Filling) -> Result<(), Failure> {
+    let published = open.volume.publish(&filling.entries(None)).map(drop);
+    published.map_err(|error| Failure::of(&error, error.hint().unwrap_or("see the node's logs")))
 }
 
 /// The file that a component's first consumer reads.
 pub(crate) fn credential_path(
     bed: &Roadbed,
     component: Component,
-    volumes: &[Mounted],
-) -> Option<std::path::PathBuf> {
+    volumes: &[OpenVolume],
+) -> Option<PathBuf> {
     let identity = bed.azure.cluster.identities.get(&component)?;
     Some(volumes.first()?.volume.dir().join(identity.secret_name.as_str()))
 }
@@ -212,7 +244,7 @@ pub(crate) fn credential_path(
 async fn load_credential(
     bed: &Roadbed,
     component: Component,
-    volumes: &[Mounted],
+    volumes: &[OpenVolume],
 ) -> HopResult<Arc<ReloadingCertificateCredential>> {
     let Some(path) = credential_path(bed, component, volumes) else {
         return Err(Failure::new("there is no mounted file", "see the hop `file`"));
@@ -302,7 +334,7 @@ fn judge(proof: &ProofCall, result: Result<lanyard_azure::Reply, CallError>) -> 
     })
 }
 
-impl std::fmt::Display for Mounted {
+impl std::fmt::Display for OpenVolume {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = if self.in_memory { "tmpfs" } else { "plain directory" };
         write!(formatter, "{} ({kind})", self.volume.dir().display())

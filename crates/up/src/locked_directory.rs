@@ -1,4 +1,4 @@
-//! Temporary directories that are their owner's alone, and that tell when their process is gone.
+//! Temporary directories that are private to their user, and that show whether their process lives.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
@@ -7,63 +7,60 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// A temporary directory that nobody else on the machine may enter. It goes with the value.
+/// A temporary directory that no other user can enter. Dropping the value removes it.
 ///
-/// As long as the process lives it holds a lock on a file in it. The system lets go of the lock
-/// when the process ends, however it ends: [`find_abandoned`] finds what a killed process left,
-/// and never mistakes a process that was given the same id for the one that is gone.
+/// The process holds a lock on a file in it. The kernel releases the lock when the process ends,
+/// also by SIGKILL, so [`find`] recognizes what a killed process left, and is not misled by a new
+/// process with the same id.
 #[derive(Debug)]
 pub(crate) struct LockedDirectory {
-    /// Goes first: what is being removed is not abandoned.
+    /// Dropped first: a directory that is being removed is still locked.
     directory: TempDir,
     lock: File,
 }
 
 impl LockedDirectory {
-    /// Makes one in `place`, whose name begins with `prefix`.
-    ///
-    /// # Errors
-    ///
-    /// What the file system refused.
-    pub(crate) fn make_in(place: &Path, prefix: &str) -> io::Result<Self> {
+    /// Creates one in `place`, whose name begins with `prefix`.
+    pub(crate) fn create_in(place: &Path, prefix: &str) -> io::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix(prefix)
             .permissions(Permissions::from_mode(PRIVATE))
             .tempdir_in(place)?;
-        // It is locked before it has its name: whoever finds the name finds it locked.
-        let nameless = directory.path().join(NAMELESS);
-        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&nameless)?;
+        // Locked before it has its name: whoever finds the name finds the lock held.
+        let unnamed = directory.path().join(UNNAMED);
+        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unnamed)?;
         lock.lock()?;
-        std::fs::rename(&nameless, directory.path().join(LOCK))?;
+        std::fs::rename(&unnamed, directory.path().join(LOCK))?;
         Ok(Self { directory, lock })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Removes it with all that is in it.
-    ///
-    /// # Errors
-    ///
-    /// What could not be removed.
+    /// Removes the directory with everything in it.
     pub(crate) fn close(self) -> io::Result<()> {
         self.directory.close()
     }
 
-    /// Leaves it where it is and lets go of the lock, as a process that is killed does.
-    ///
-    /// # Errors
-    ///
-    /// Where the system does not let go of it.
+    /// Leaves the directory where it is and releases the lock, as the end of a killed process does.
     pub(crate) fn abandon(self) -> io::Result<PathBuf> {
         self.lock.unlock()?;
         Ok(self.directory.keep())
     }
 }
 
-/// A [`LockedDirectory`] whose process is gone. Nobody else takes it for abandoned meanwhile.
+/// A [`LockedDirectory`] that [`find`] found.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// Its process lives.
+    Locked(PathBuf),
+    /// Its process is gone.
+    Abandoned(Abandoned),
+}
+
+/// A [`LockedDirectory`] whose process is gone. This value holds its lock.
 #[derive(Debug)]
 pub(crate) struct Abandoned {
     path: PathBuf,
@@ -71,56 +68,53 @@ pub(crate) struct Abandoned {
 }
 
 impl Abandoned {
-    /// Where it is.
+    /// The path of the directory.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes it with all that is in it.
-    ///
-    /// # Errors
-    ///
-    /// What could not be removed.
+    /// Removes the directory with everything in it.
     pub(crate) fn remove(self) -> io::Result<()> {
-        std::fs::remove_dir_all(&self.path)
+        match std::fs::remove_dir_all(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed,
+        }
     }
 }
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        // Not only by closing the file: a process that is being started holds it a moment longer.
+        // Closing the file is not enough: a child that is being started holds it a moment longer.
         self.lock.unlock().unwrap_or_default();
     }
 }
 
-/// The directories in `place` with this prefix whose processes are gone.
+/// The locked directories in `place` whose names begin with `prefix`.
 ///
-/// Only directories of this user are taken for such, and only those that nobody else could have
-/// written to: what is in them is acted upon.
-///
-/// # Errors
-///
-/// Where `place` cannot be read.
-pub(crate) fn find_abandoned(place: &Path, prefix: &str) -> io::Result<Vec<Abandoned>> {
+/// Directories of other users, and those that other users can write to, are left out: the caller
+/// acts on what is in them.
+pub(crate) fn find(place: &Path, prefix: &str) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(place)? {
         let Ok(entry) = entry else { continue };
         let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(prefix));
         if is_named {
-            found.extend(abandoned(entry.path()));
+            found.extend(open(entry.path()));
         }
     }
     Ok(found)
 }
 
-fn abandoned(path: PathBuf) -> Option<Abandoned> {
+fn open(path: PathBuf) -> Option<Found> {
     let metadata = path.symlink_metadata().ok()?;
     let is_ours = metadata.is_dir()
         && metadata.uid() == rustix::process::geteuid().as_raw()
         && metadata.mode() & OTHERS == 0;
     let lock = is_ours.then(|| File::open(path.join(LOCK)).ok()).flatten()?;
-    lock.try_lock().ok()?;
-    Some(Abandoned { path, lock })
+    Some(match lock.try_lock() {
+        Ok(()) => Found::Abandoned(Abandoned { path, lock }),
+        Err(_held) => Found::Locked(path),
+    })
 }
 
 const PRIVATE: u32 = 0o700;
@@ -129,58 +123,68 @@ const OTHERS: u32 = 0o077;
 /// The file that is locked.
 const LOCK: &str = "in-use";
 /// The same before it is locked.
-const NAMELESS: &str = "in-use.new";
+const UNNAMED: &str = "in-use.new";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(place: &Path) -> Vec<PathBuf> {
-        let found = find_abandoned(place, "ly-test-").unwrap();
-        found.iter().map(|it| it.path().to_owned()).collect()
+    fn abandoned(place: &Path) -> Vec<Abandoned> {
+        let found = find(place, "ly-test-").unwrap().into_iter();
+        let abandoned = found.filter_map(|found| match found {
+            Found::Abandoned(abandoned) => Some(abandoned),
+            Found::Locked(_) => None,
+        });
+        abandoned.collect()
+    }
+
+    fn paths(place: &Path) -> Vec<PathBuf> {
+        abandoned(place).iter().map(|it| it.path().to_owned()).collect()
     }
 
     fn killed(place: &Path, prefix: &str) -> PathBuf {
-        LockedDirectory::make_in(place, prefix).unwrap().abandon().unwrap()
+        LockedDirectory::create_in(place, prefix).unwrap().abandon().unwrap()
     }
 
     #[test]
-    fn nobody_else_may_enter_it() {
+    fn no_other_user_can_enter_it() {
         let place = tempfile::tempdir().unwrap();
-        let directory = LockedDirectory::make_in(place.path(), "ly-test-").unwrap();
+        let directory = LockedDirectory::create_in(place.path(), "ly-test-").unwrap();
         let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
         assert_eq!(mode(directory.path()), 0o700);
         assert_eq!(mode(&directory.path().join(LOCK)), 0o600);
     }
 
     #[test]
-    fn one_whose_process_lives_is_not_abandoned_and_one_whose_process_is_gone_is() {
+    fn a_directory_is_abandoned_once_its_lock_is_released() {
         let place = tempfile::tempdir().unwrap();
-        let alive = LockedDirectory::make_in(place.path(), "ly-test-").unwrap();
+        let alive = LockedDirectory::create_in(place.path(), "ly-test-").unwrap();
         let gone = killed(place.path(), "ly-test-");
         killed(place.path(), "another-");
-        assert_eq!(found(place.path()), std::slice::from_ref(&gone));
-        for abandoned in find_abandoned(place.path(), "ly-test-").unwrap() {
-            assert!(found(place.path()).is_empty(), "two take the same one for abandoned");
-            abandoned.remove().unwrap();
+        assert_eq!(paths(place.path()), std::slice::from_ref(&gone));
+        for directory in abandoned(place.path()) {
+            assert!(paths(place.path()).is_empty(), "two processes remove the same directory");
+            directory.remove().unwrap();
         }
         assert!(!gone.exists() && alive.path().exists());
+        let found = find(place.path(), "ly-test-").unwrap();
+        assert!(matches!(&found[..], [Found::Locked(path)] if path == alive.path()));
     }
 
     #[test]
-    fn what_somebody_else_could_have_written_is_left_alone() {
+    fn directories_that_other_users_can_write_to_are_left_out() {
         let place = tempfile::tempdir().unwrap();
         let open = killed(place.path(), "ly-test-");
         std::fs::set_permissions(&open, Permissions::from_mode(0o770)).unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         let real = killed(elsewhere.path(), "ly-test-");
         std::os::unix::fs::symlink(&real, place.path().join("ly-test-link")).unwrap();
-        // Without a lock nobody knows whose it is.
-        std::fs::create_dir(place.path().join("ly-test-bare")).unwrap();
-        let bare = Permissions::from_mode(0o700);
-        std::fs::set_permissions(place.path().join("ly-test-bare"), bare).unwrap();
-        assert_eq!(found(place.path()), <[PathBuf; 0]>::default());
+        // Without a lock file it is not known whose it is.
+        let bare = place.path().join("ly-test-bare");
+        std::fs::create_dir(&bare).unwrap();
+        std::fs::set_permissions(&bare, Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(paths(place.path()), <[PathBuf; 0]>::default());
         std::fs::set_permissions(&open, Permissions::from_mode(0o700)).unwrap();
-        assert_eq!(found(place.path()), [open]);
+        assert_eq!(paths(place.path()), [open]);
     }
 }

@@ -18,7 +18,7 @@ pub struct Options {
     pub broken: Option<Break>,
     /// Where the local Azure listens.
     pub listen: SocketAddr,
-    /// Where the volumes are mounted; nothing for a temporary directory.
+    /// The directory for the volumes; `None` for a temporary directory.
     pub directory: Option<PathBuf>,
     /// The identity that reads the vault; nothing for one of our own.
     pub vault_reader: Option<ClientId>,

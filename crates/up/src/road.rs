@@ -116,7 +116,7 @@ impl Road {
         loop {
             self.bed.azure.clock.sleep(REFRESH_EVERY).await;
             for (component, arrived) in &mut self.arrived {
-                if let Err(failure) = rotate::refresh(&self.bed, arrived).await {
+                if let Err(failure) = rotate::refresh(&self.bed, *component, arrived).await {
                     let (detail, hint) = (&failure.detail, &failure.hint);
                     tracing::warn!(%component, detail, hint, "the volume was not refreshed");
                 }
@@ -124,9 +124,14 @@ impl Road {
         }
     }
 
-    /// Where the volumes are mounted.
+    /// The directory below which the volumes are.
     pub fn directory(&self) -> &Path {
-        self.bed.directory.path()
+        self.bed.directory.volumes()
+    }
+
+    /// A directory that only this user can enter, removed at the end of the run.
+    pub fn private_directory(&self) -> &Path {
+        self.bed.directory.private()
     }
 
     /// Where the local Azure listens.
@@ -139,23 +144,13 @@ impl Road {
         self.emulator.ca_pem()
     }
 
-    /// Takes the volumes away and stops the local Azure.
+    /// Removes the volumes and stops the local Azure.
     pub async fn close(mut self) -> Result<(), RoadError> {
-        // Walkers that were interrupted hold volumes and the bed until they are gone.
+        // Interrupted walkers hold volumes and the run directory until they are gone.
         self.walkers.shutdown().await;
-        let mut result = Ok(());
-        for mounted in self.arrived.into_values().flat_map(|arrived| arrived.volumes) {
-            if let Err(error) = mounted.volume.unpublish() {
-                result = Err(error.into());
-            }
-        }
+        // An open file of a volume keeps its mount busy.
+        drop(self.arrived);
         self.emulator.shutdown().await;
-        if let Some(bed) = Arc::into_inner(self.bed) {
-            let cleared = bed.directory.close();
-            result?;
-            cleared?;
-            return Ok(());
-        }
-        result
+        Arc::into_inner(self.bed).map_or(Ok(()), |bed| Ok(bed.directory.close()?))
     }
 }

@@ -1,25 +1,20 @@
 //! What all components share: the local Azure, the rendered objects, the vault reader, the
 //! transport, the directory.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use azure_core::credentials::TokenCredential;
 use lanyard_azure::TransportError;
 use lanyard_clock::SharedClock;
-use lanyard_credential::{
-    ManagedIdentityCredential, ManagedIdentityId, ManagedIdentitySettings,
-    ManagedIdentitySettingsError,
-};
+use lanyard_credential::{ManagedIdentitySettingsError, ManagedIdentityTransport};
 use lanyard_desired::{Desired, Names, desired};
 use lanyard_emulator::{Emulator, StartError};
-use lanyard_keyvault::{KeyVault, VaultError};
-use lanyard_node::{ClassSource, MemoryClasses};
+use lanyard_keyvault::{NodeVaultSettings, NodeVaults, NodeWays};
+use lanyard_node::{AzureProvider, AzureProviderSettings, ClassSource, MemoryClasses, Provider};
 use lanyard_vocabulary::Cloud;
 
 use crate::azure_end::AzureEnd;
-use crate::mounts::{CloseError, RunDirectory};
 use crate::options::Options;
+use crate::run_directory::{CloseError, RunDirectory, RunDirectoryError};
 
 /// The road could not be built, or not be cleared away.
 #[derive(Debug, thiserror::Error)]
@@ -32,25 +27,16 @@ pub enum RoadError {
     #[error("the local Azure did not start")]
     Azure(#[from] StartError),
     /// The directory for the volumes cannot be used.
-    #[error("the directory for the volumes cannot be used")]
-    Directory(#[source] std::io::Error),
+    #[error(transparent)]
+    Directory(#[from] RunDirectoryError),
     /// The transport cannot be built.
     #[error("the transport to the local Azure cannot be built")]
     Transport(#[from] TransportError),
-    /// The client of the control API cannot be built.
-    #[error("the client of the control API cannot be built")]
-    Control(#[source] reqwest::Error),
-    /// The vault reader's credential cannot be built.
-    #[error("the vault reader's credential cannot be built")]
-    Reader(#[from] ManagedIdentitySettingsError),
-    /// The client of the vault cannot be built.
-    #[error("the client of the vault cannot be built")]
-    Vault(#[from] VaultError),
-    /// A volume could not be taken away.
-    #[error("a volume was left behind")]
-    Volume(#[from] lanyard_node::PublishError),
-    /// The directory of the volumes could not be cleared.
-    #[error("the directory of the volumes was not cleared")]
+    /// The client of the managed identity endpoint cannot be built.
+    #[error("the client of the managed identity endpoint cannot be built")]
+    ManagedIdentity(#[from] ManagedIdentitySettingsError),
+    /// Something of the run could not be removed.
+    #[error("the volumes of the run were not removed")]
     Clear(#[from] CloseError),
 }
 
@@ -65,22 +51,22 @@ impl RoadError {
     }
 
     /// What to do next.
-    pub fn hint(&self) -> Cow<'static, str> {
-        let fixed = match self {
+    pub fn hint(&self) -> &'static str {
+        match self {
             Self::Cloud(_) => "set spec.platform.azure.cloud to a cloud with known endpoints",
             // Whoever wants to share a local Azure serves one; a road is for one machine.
             Self::Azure(StartError::Remote { .. }) => {
                 "give --listen a loopback address, or use `lanyard azure serve --allow-remote`"
             }
             Self::Azure(error) => error.hint().unwrap_or("see the cause"),
+            Self::Directory(RunDirectoryError::InUse { .. }) => {
+                "end that run, or choose another directory with --directory"
+            }
             Self::Directory(_) => "choose another directory with --directory",
             Self::Transport(error) => error.hint(),
-            Self::Control(_) | Self::Reader(_) | Self::Vault(_) => {
-                "run again with --log debug and report what it says"
-            }
-            Self::Volume(_) | Self::Clear(_) => "unmount it by hand: umount <directory>",
-        };
-        fixed.into()
+            Self::ManagedIdentity(_) => "run again with --log debug and report what it says",
+            Self::Clear(_) => "the next `lanyard up` tries again; by hand: umount <directory>",
+        }
     }
 }
 
@@ -90,8 +76,8 @@ pub(crate) struct Roadbed {
     pub(crate) azure: AzureEnd,
     pub(crate) desired: Desired,
     pub(crate) classes: Box<dyn ClassSource>,
-    pub(crate) reader: Arc<ManagedIdentityCredential>,
-    pub(crate) vault: KeyVault,
+    pub(crate) vaults: Arc<NodeVaults>,
+    pub(crate) provider: Box<dyn Provider>,
     pub(crate) directory: RunDirectory,
 }
 
@@ -101,27 +87,32 @@ impl Roadbed {
         options: Options,
         clock: SharedClock,
     ) -> Result<(Self, Emulator), RoadError> {
-        let directory = options.directory.clone();
-        let (azure, emulator) = AzureEnd::start(options, clock).await?;
-        let mut identity = ManagedIdentitySettings::default();
-        identity.identity = Some(ManagedIdentityId::ClientId(azure.reader_client_id.to_string()));
-        identity.imds_host = Some(emulator.proxy_url());
-        let reader = ManagedIdentityCredential::new(identity, azure.token_options(None))?;
-        let tokens: Arc<dyn TokenCredential> = Arc::<ManagedIdentityCredential>::clone(&reader);
-        let vault = KeyVault::new(
-            &KeyVault::url_of(&azure.cluster.vault.name, azure.endpoints),
-            tokens,
-            azure.transport.client_options(),
-        )?;
+        let place = std::env::temp_dir();
+        RunDirectory::remove_abandoned(&place, &clock);
+        let chosen = options.directory.as_deref();
+        let directory = RunDirectory::create(&place, chosen, SharedClock::clone(&clock))?;
+        let (azure, emulator) = AzureEnd::start(options, SharedClock::clone(&clock)).await?;
+        let settings =
+            NodeVaultSettings { cloud: azure.cluster.azure.cloud, ..NodeVaultSettings::default() };
+        let ways = NodeWays {
+            transport: azure.transport.clone(),
+            entra: azure.token_transport.clone(),
+            managed_identity: ManagedIdentityTransport::new(azure.token_options(None))?,
+            managed_identity_host: Some(emulator.proxy_url()),
+            token_proxy: azure.token_transport.clone(),
+            user_agent: None,
+        };
+        let vaults = Arc::new(NodeVaults::new(settings, ways, None, clock));
+        let provider = AzureProvider::new(Arc::clone(&vaults), AzureProviderSettings::default());
         let names = Names { vault_reader: Some(azure.reader_client_id), ..Names::default() };
         let desired = desired(&azure.cluster, &names);
         let bed = Self {
             classes: Box::new(MemoryClasses::new(desired.secret_provider_classes.clone())),
-            directory: RunDirectory::open(directory.as_deref()).map_err(RoadError::Directory)?,
+            provider: Box::new(provider),
+            vaults,
+            directory,
             desired,
             azure,
-            reader,
-            vault,
         };
         Ok((bed, emulator))
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lanyard_credential::KeyHealth;
+use lanyard_node::Urgency;
 use lanyard_vocabulary::Component;
 
 use crate::control::Control;
@@ -55,7 +56,7 @@ async fn rotate_one(
     let before = credential.generation().number();
     control.rotate(component).await.map_err(|error| Failure::from(&error))?;
     // Taken before the publish, so that the swap itself is in the figure.
-    let swapped = refresh(bed, arrived).await?;
+    let swapped = refresh(bed, component, arrived).await?;
     loop {
         match credential.health().key {
             KeyHealth::Accepted { generation } if generation > before => {
@@ -78,15 +79,18 @@ async fn rotate_one(
     }
 }
 
-/// Reads the vault and publishes what it holds now; says when the publish began.
-pub(crate) async fn refresh(bed: &Roadbed, arrived: &mut Arrived) -> Result<Duration, Failure> {
-    let objects = hops::vault_read(bed, &arrived.parameters).await?.value;
-    let decoded = hops::decode(&objects)?.value;
+/// Asks the provider anew and publishes what it returns; returns when the publish began.
+pub(crate) async fn refresh(
+    bed: &Roadbed,
+    component: Component,
+    arrived: &mut Arrived,
+) -> Result<Duration, Failure> {
+    let filled = hops::fill(bed, component, &arrived.class, Urgency::Refresh).await;
+    let filling = hops::decode(filled)?.value;
     let began = bed.azure.clock.monotonic();
-    for mounted in &mut arrived.volumes {
-        hops::publish(mounted, &decoded)?;
-        mounted
-            .volume
+    for open in &mut arrived.volumes {
+        hops::publish(open, &filling)?;
+        open.volume
             .scrub()
             .map_err(|error| Failure::of(&error, error.hint().unwrap_or("see the node's logs")))?;
     }

@@ -129,10 +129,7 @@ async fn stay_up(
     environment: &Environment,
     signals: &mut Signals,
 ) -> Result<(), CommandError> {
-    let scratch = tempfile::Builder::new().prefix("lanyard-azure-").tempdir().map_err(|error| {
-        CommandError::unavailable("cannot make a directory for the certificates").because(&error)
-    })?;
-    let files = TrustFiles::write(scratch.path(), road.ca_pem(), environment)?;
+    let files = TrustFiles::write(road.private_directory(), road.ca_pem(), environment)?;
     output::note(&format!(
         "\nThe local Azure and the volumes in {} stay up until Ctrl-C. In another shell:\n\n{}",
         road.directory().display(),

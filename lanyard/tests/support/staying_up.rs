@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// A `lanyard up` that stays up.
 pub(crate) struct StayingUp {
-    child: Child,
+    pub(crate) child: Child,
     stderr: BufReader<ChildStderr>,
     pub(crate) report: Value,
     pub(crate) exports: BTreeMap<String, String>,
@@ -18,9 +18,15 @@ pub(crate) struct StayingUp {
 
 impl StayingUp {
     pub(crate) fn start(directory: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lanyard"))
-            .args(["up", "--output", "json", "--directory"])
-            .arg(directory)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lanyard"));
+        command.arg("up").arg("--directory").arg(directory);
+        Self::run(command)
+    }
+
+    /// Runs this `lanyard up`, until it stays up.
+    pub(crate) fn run(mut command: Command) -> Self {
+        let mut child = command
+            .args(["--output", "json"])
             .env_remove("HTTPS_PROXY")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

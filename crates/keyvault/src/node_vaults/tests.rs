@@ -178,6 +178,32 @@ async fn a_hundred_pods_that_start_together_cost_one_read_of_each_object_and_one
 }
 
 #[tokio::test]
+async fn a_read_uses_the_token_that_authenticate_fetched() {
+    let node = Node::new();
+    node.azure.put("kv1", "a");
+    let parameters = parameters(&["a"], MANAGED);
+    let (pod, proofs) = (pod("ns", "sa"), Proofs::default());
+    let work = node.vaults.authenticate(&parameters, &pod, &proofs);
+    let expires = node.azure.drive(work).await.unwrap();
+    assert!(expires > node.azure.clock().now());
+    assert_eq!((node.azure.token_requests().len(), node.azure.reads()), (1, 0));
+    node.read_managed(MOUNT).await.unwrap();
+    assert_eq!((node.azure.token_requests().len(), node.azure.reads()), (1, 1));
+}
+
+#[tokio::test]
+async fn authenticate_returns_the_token_services_error() {
+    let node = Node::new();
+    node.azure.trouble(Part::Tokens, Some(Trouble::Status(400)));
+    let parameters = parameters(&["a"], MANAGED);
+    let (pod, proofs) = (pod("ns", "sa"), Proofs::default());
+    let error = node.azure.drive(node.vaults.authenticate(&parameters, &pod, &proofs)).await;
+    let error = error.unwrap_err();
+    assert!(matches!(&error, NodeVaultError::Token(VaultError::Token { .. })), "{error}");
+    assert!(error.hint().is_some());
+}
+
+#[tokio::test]
 async fn the_volumes_of_a_node_cost_one_read_for_each_object_and_interval() {
     let node = Node::new();
     node.azure.put("kv1", "a");

@@ -19,7 +19,6 @@ use crate::generation::Generation;
 use crate::marker::Marker;
 use crate::mount::{Mount, Shape, StagedMount};
 use crate::order::MountOrder;
-use crate::payload::FileEntry;
 use crate::provider::Filling;
 use crate::rotation::VolumeClock;
 use crate::step::Step;
@@ -323,18 +322,7 @@ fn write(
     filling: Filling,
     allowance: Option<&dyn Allowance>,
 ) -> Result<Published, PublishFailure> {
-    let default_mode = if order.group.is_some() { 0o640 } else { 0o644 };
-    let entries: Vec<_> = filling
-        .files
-        .iter()
-        .map(|file| FileEntry {
-            path: file.path.clone(),
-            content: file.content.expose(),
-            mode: file.mode.unwrap_or(default_mode),
-            gid: order.group,
-        })
-        .collect();
-    volume.publish_within(&entries, allowance).map_err(|error| of_file(&error))
+    volume.publish_within(&filling.entries(order.group), allowance).map_err(|error| of_file(&error))
 }
 
 /// Notes beside the files what is known about them.

@@ -23,6 +23,7 @@ fn code_of(error: &NodeVaultError) -> OutcomeCode {
         NodeVaultError::Identity(error) => code_of_identity(error),
         NodeVaultError::Reader(ReaderError::Token(_)) => OutcomeCode::TokenNotFound,
         NodeVaultError::Reader(_) => OutcomeCode::TokenUnavailable,
+        NodeVaultError::Token(error) => code_of_vault(error),
         NodeVaultError::Fetch(FetchError::Read(ReadError::TooMuch { .. })) => {
             OutcomeCode::SecretProviderClassInvalid
         }

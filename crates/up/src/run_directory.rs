@@ -1,0 +1,317 @@
+//! Where a run keeps what it writes to disk: its volumes, one per pod that reads a credential, and
+//! private files.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use lanyard_clock::SharedClock;
+use lanyard_node::{Mount, MountError, MountOperation, PublishError, Volume};
+use lanyard_vocabulary::{Component, Consumer};
+use parking_lot::Mutex;
+
+use crate::locked_directory::{Abandoned, Found, LockedDirectory, find};
+
+/// The directories of a run.
+///
+/// Every run has a private directory in the temporary place of the system. Its volumes are in there
+/// too, unless the user chose another directory; then the private directory has a link to it. After
+/// a kill, [`RunDirectory::remove_abandoned`] of the next run finds the private directory, whose
+/// lock is free, and removes it, the volumes, and their mounts.
+#[derive(Debug)]
+pub(crate) struct RunDirectory {
+    volumes: PathBuf,
+    clock: SharedClock,
+    /// Every directory that a volume was opened in.
+    opened: Mutex<Vec<PathBuf>>,
+    chosen: Option<Chosen>,
+    private: Option<LockedDirectory>,
+}
+
+/// A directory that the user chose for the volumes.
+#[derive(Debug)]
+struct Chosen {
+    path: PathBuf,
+    /// The topmost directory that the run created for it.
+    created: Option<PathBuf>,
+}
+
+/// An open volume, and whether it is a tmpfs.
+#[derive(Debug)]
+pub(crate) struct OpenVolume {
+    pub(crate) volume: Volume,
+    pub(crate) in_memory: bool,
+}
+
+/// The directories of a run cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunDirectoryError {
+    /// The file system.
+    #[error("could not create a directory for the volumes")]
+    Io(#[from] io::Error),
+    /// Another `lanyard up` has its volumes there.
+    #[error("another `lanyard up` has its volumes in {}", directory.display())]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+    },
+}
+
+impl RunDirectory {
+    /// Creates the directories of a run in `place`, the temporary place of the system.
+    ///
+    /// # Errors
+    ///
+    /// [`RunDirectoryError::InUse`] where the volumes of a living run are in the chosen directory.
+    pub(crate) fn create(
+        place: &Path,
+        chosen: Option<&Path>,
+        clock: SharedClock,
+    ) -> Result<Self, RunDirectoryError> {
+        let chosen = chosen.map(Chosen::create).transpose()?;
+        if let Some(Chosen { path, .. }) = &chosen {
+            let runs = find(place, PREFIX)?;
+            let is_here = |run: &Path| fs::read_link(run.join(CHOSEN)).is_ok_and(|it| it == *path);
+            if runs.iter().any(|run| matches!(run, Found::Locked(run) if is_here(run))) {
+                return Err(RunDirectoryError::InUse { directory: path.clone() });
+            }
+        }
+        let private = LockedDirectory::create_in(place, PREFIX)?;
+        let volumes = match &chosen {
+            Some(chosen) => {
+                symlink(&chosen.path, private.path().join(CHOSEN))?;
+                if let Some(created) = &chosen.created {
+                    symlink(created, private.path().join(CREATED))?;
+                }
+                chosen.path.clone()
+            }
+            None => private.path().to_owned(),
+        };
+        Ok(Self { volumes, clock, opened: Mutex::default(), chosen, private: Some(private) })
+    }
+
+    /// Removes what killed runs of this user left in `place`, and in the directories that were chosen
+    /// for their volumes. A run that cannot be removed is logged and left.
+    pub(crate) fn remove_abandoned(place: &Path, clock: &SharedClock) {
+        let runs = find(place, PREFIX).unwrap_or_else(|error| {
+            tracing::warn!(%error, place = %place.display(), "could not look for killed runs");
+            Vec::new()
+        });
+        for run in runs {
+            let Found::Abandoned(run) = run else { continue };
+            let path = run.path().to_owned();
+            match remove_run(run, clock) {
+                Ok(()) => tracing::info!(directory = %path.display(), "removed a killed run"),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(error, directory = %path.display(), "a killed run is left");
+                }
+            }
+        }
+    }
+
+    /// The directory below which the volumes are.
+    pub(crate) fn volumes(&self) -> &Path {
+        &self.volumes
+    }
+
+    /// A directory that only this user can enter, removed at the end of the run.
+    pub(crate) fn private(&self) -> &Path {
+        self.private.as_ref().map_or(&self.volumes, LockedDirectory::path)
+    }
+
+    /// Opens the volume of one consumer: a tmpfs, or a plain directory where the process may not
+    /// mount.
+    pub(crate) fn open_volume(&self, consumer: &Consumer) -> Result<OpenVolume, PublishError> {
+        let path = volume_path(&self.volumes, consumer);
+        let refused = |source| MountError::Call {
+            operation: MountOperation::Mount,
+            dir: path.clone(),
+            source,
+        };
+        fs::create_dir_all(&path).map_err(refused)?;
+        self.opened.lock().push(path.clone());
+        let clock = SharedClock::clone(&self.clock);
+        match Mount::tmpfs(&path, FIRST_SIZE) {
+            Ok(mount) => {
+                Ok(OpenVolume { volume: Volume::open_mounted(mount, clock)?, in_memory: true })
+            }
+            Err(MountError::Call { source, .. })
+                if matches!(
+                    source.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
+                ) =>
+            {
+                Ok(OpenVolume { volume: Volume::open(&path, clock)?, in_memory: false })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Unmounts and removes everything that the run created.
+    pub(crate) fn close(mut self) -> Result<(), CloseError> {
+        self.clear()
+    }
+
+    fn clear(&mut self) -> Result<(), CloseError> {
+        let opened = std::mem::take(&mut *self.opened.lock());
+        if let Err(error) = remove_volumes(&self.volumes, &opened, &self.clock) {
+            // What is left is removed by the next run.
+            self.private.take().map(LockedDirectory::abandon).transpose()?;
+            return Err(error);
+        }
+        if let Some(chosen) = self.chosen.take() {
+            chosen.remove_created();
+        }
+        self.private.take().map_or(Ok(()), LockedDirectory::close)?;
+        Ok(())
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        if let Err(error) = self.clear() {
+            let error: &dyn std::error::Error = &error;
+            tracing::error!(error, "a volume was left behind");
+        }
+    }
+}
+
+impl Chosen {
+    fn create(path: &Path) -> io::Result<Self> {
+        let path = std::path::absolute(path)?;
+        let is_missing = |above: &&Path| above.symlink_metadata().is_err();
+        let created = path.ancestors().take_while(is_missing).last().map(Path::to_owned);
+        fs::create_dir_all(&path)?;
+        let created = created.map(|created| created.canonicalize()).transpose()?;
+        Ok(Self { path: path.canonicalize()?, created })
+    }
+
+    /// Removes the directories that the run created, as far as they are empty.
+    fn remove_created(&self) {
+        let Some(created) = &self.created else { return };
+        remove_empty(self.path.ancestors().take_while(|above| above.starts_with(created)));
+    }
+}
+
+/// Removes a run whose process is gone.
+fn remove_run(run: Abandoned, clock: &SharedClock) -> Result<(), CloseError> {
+    if let Ok(path) = fs::read_link(run.path().join(CHOSEN)) {
+        let consumers = Component::ALL.into_iter().flat_map(Component::consumers);
+        let paths = consumers.map(|consumer| volume_path(&path, consumer));
+        let paths: Vec<_> = paths.filter(|path| path.symlink_metadata().is_ok()).collect();
+        remove_volumes(&path, &paths, clock)?;
+        let created = fs::read_link(run.path().join(CREATED)).ok();
+        Chosen { path, created }.remove_created();
+    }
+    let mut left = LeftVolumes::default();
+    let mounts = Mount::find_below(run.path()).map_err(CloseError::Mounts)?;
+    for mount in mounts {
+        let path = mount.dir().to_owned();
+        left.note(&path, mount.unmount().map_err(PublishError::from));
+    }
+    left.into_result()?;
+    Ok(run.remove()?)
+}
+
+/// Removes the volumes at `paths`, and the directories up to `above` that are empty then.
+fn remove_volumes(above: &Path, paths: &[PathBuf], clock: &SharedClock) -> Result<(), CloseError> {
+    let mut left = LeftVolumes::default();
+    for path in paths {
+        left.note(path, remove_volume(path, clock));
+        remove_empty(path.ancestors().take_while(|directory| *directory != above));
+    }
+    left.into_result()
+}
+
+/// Removes a volume: its files, its mount if it has one, and its directory if that is empty then.
+/// Files that are not part of a volume stay.
+fn remove_volume(path: &Path, clock: &SharedClock) -> Result<(), PublishError> {
+    if !path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Ok(());
+    }
+    let clock = SharedClock::clone(clock);
+    match Mount::find(path)? {
+        None => Volume::open(path, clock)?.unpublish(),
+        Some(mount) => {
+            let emptied = Volume::open_mounted(mount, clock).and_then(Volume::unpublish);
+            // The files are gone with the mount, whatever kept them from being removed one by one.
+            emptied.or_else(|_| Ok(Mount::find(path)?.map_or(Ok(()), Mount::unmount)?))
+        }
+    }
+}
+
+/// Removes directories, the first one first, until one is not empty.
+fn remove_empty<'a>(directories: impl Iterator<Item = &'a Path>) {
+    for directory in directories {
+        match fs::remove_dir(directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return,
+            _ => {}
+        }
+    }
+}
+
+fn volume_path(volumes: &Path, consumer: &Consumer) -> PathBuf {
+    volumes.join(consumer.deployment).join(consumer.volume)
+}
+
+/// Something of a run was left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// Volumes are still there.
+    #[error("still there, with what they hold: {}", listed(volumes))]
+    Volumes {
+        /// Where.
+        volumes: Vec<PathBuf>,
+        /// Why the first one is.
+        #[source]
+        first: PublishError,
+    },
+    /// The mount table could not be read.
+    #[error("could not list the mounts of the run")]
+    Mounts(#[source] MountError),
+    /// The temporary directory is still there.
+    #[error("the temporary directory could not be removed")]
+    Directory(#[from] io::Error),
+}
+
+/// Volumes that could not be removed. One does not keep the others from being removed.
+#[derive(Debug, Default)]
+struct LeftVolumes {
+    volumes: Vec<PathBuf>,
+    first: Option<PublishError>,
+}
+
+impl LeftVolumes {
+    fn note(&mut self, path: &Path, removed: Result<(), PublishError>) {
+        if let Err(error) = removed {
+            self.volumes.push(path.to_owned());
+            self.first.get_or_insert(error);
+        }
+    }
+
+    fn into_result(self) -> Result<(), CloseError> {
+        let Self { volumes, first } = self;
+        first.map_or(Ok(()), |first| Err(CloseError::Volumes { volumes, first }))
+    }
+}
+
+fn listed(volumes: &[PathBuf]) -> String {
+    let volumes: Vec<_> = volumes.iter().map(|path| path.display().to_string()).collect();
+    volumes.join(", ")
+}
+
+/// Enough for a credential; the volume grows by itself.
+const FIRST_SIZE: u64 = 256 * 1024;
+/// The names of private directories begin so.
+const PREFIX: &str = "lanyard-up-";
+/// In a private directory, the link to the directory that the user chose for the volumes.
+const CHOSEN: &str = "chosen";
+/// The link to the topmost directory that the run created for those.
+const CREATED: &str = "created";
+
+#[cfg(test)]
+mod tests;

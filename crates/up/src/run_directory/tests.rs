@@ -1,0 +1,132 @@
+use lanyard_clock::SystemClock;
+use lanyard_node::FileEntry;
+
+use super::*;
+
+fn create(place: &Path, chosen: Option<&Path>) -> RunDirectory {
+    RunDirectory::create(place, chosen, SystemClock::shared()).unwrap()
+}
+
+fn consumer() -> &'static Consumer {
+    &Component::Disk.consumers()[0]
+}
+
+/// A published volume, and the path of its file.
+fn publish(run: &RunDirectory) -> (OpenVolume, PathBuf) {
+    let mut open = run.open_volume(consumer()).unwrap();
+    let entry = FileEntry::new("secret".parse().unwrap(), b"planted", 0o600);
+    open.volume.publish(&[entry]).unwrap();
+    let file = open.volume.dir().join("secret");
+    assert!(file.exists());
+    (open, file)
+}
+
+/// Ends a run as SIGKILL would: nothing is unmounted, and the lock is free.
+fn kill(mut run: RunDirectory) {
+    run.opened.lock().clear();
+    run.chosen = None;
+    run.private.take().unwrap().abandon().unwrap();
+}
+
+fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+}
+
+#[test]
+fn a_run_that_is_dropped_removes_published_volumes_whose_owner_is_gone() {
+    let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for chosen in [None, Some(chosen.path())] {
+        let run = create(place.path(), chosen);
+        let (open, file) = publish(&run);
+        drop(open);
+        assert!(file.exists(), "a published volume outlives its owner");
+        drop(run);
+        assert!(names(place.path()).is_empty());
+        assert!(chosen.is_none_or(|chosen| names(chosen).is_empty()));
+    }
+}
+
+#[test]
+fn the_next_run_removes_what_a_killed_one_left() {
+    let (place, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let chosen = outside.path().join("new").join("volumes");
+    for chosen in [None, Some(chosen.as_path())] {
+        let run = create(place.path(), chosen);
+        let (open, file) = publish(&run);
+        drop(open);
+        kill(run);
+        assert!(file.exists());
+        RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+        assert!(!file.exists());
+        assert!(names(place.path()).is_empty() && names(outside.path()).is_empty());
+        assert!(Mount::find_below(place.path()).unwrap().is_empty());
+        assert!(Mount::find_below(outside.path()).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn a_living_run_is_not_removed() {
+    let place = tempfile::tempdir().unwrap();
+    let run = create(place.path(), None);
+    let (_open, file) = publish(&run);
+    RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+    assert!(file.exists());
+}
+
+#[test]
+fn files_of_the_user_stay_in_a_chosen_directory() {
+    let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let notes = chosen.path().join("notes");
+    fs::write(&notes, "mine").unwrap();
+    for is_killed in [false, true] {
+        let run = create(place.path(), Some(chosen.path()));
+        let (open, file) = publish(&run);
+        drop(open);
+        if is_killed {
+            kill(run);
+            RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+        } else {
+            run.close().unwrap();
+        }
+        assert!(!file.exists());
+        assert_eq!(names(chosen.path()), ["notes"]);
+    }
+}
+
+#[test]
+fn a_chosen_directory_is_used_by_one_run_at_a_time() {
+    let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let first = create(place.path(), Some(chosen.path()));
+    let second =
+        RunDirectory::create(place.path(), Some(chosen.path()), SystemClock::shared()).unwrap_err();
+    assert!(matches!(&second, RunDirectoryError::InUse { .. }), "{second}");
+    first.close().unwrap();
+    create(place.path(), Some(chosen.path())).close().unwrap();
+}
+
+#[test]
+fn a_volume_that_cannot_be_removed_does_not_keep_others_from_being_removed() {
+    let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let run = create(place.path(), Some(chosen.path()));
+    let (open, file) = publish(&run);
+    // Where the process may not mount, no volume can be covered by another file system.
+    if !open.in_memory {
+        return;
+    }
+    drop(open);
+    let foreign = chosen.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    let mount = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(arguments[0]);
+        let status = command.args(&arguments[1..]).arg(&foreign).status();
+        assert!(status.unwrap().success());
+    };
+    mount(&["mount", "-t", "proc", "proc"]);
+    run.opened.lock().insert(0, foreign.clone());
+    let error = run.close().unwrap_err();
+    mount(&["umount"]);
+    assert!(!file.exists());
+    assert!(matches!(&error, CloseError::Volumes { volumes, .. } if *volumes == [foreign]));
+    RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+    assert!(names(place.path()).is_empty(), "the next run removes what is left");
+}
