@@ -32,6 +32,10 @@ fn main() -> ExitCode {
             a_published_mount_outlives_its_process_grows_and_goes_at_unpublish,
         ),
         case(
+            "mounts_below_a_directory_are_found_the_deepest_first",
+            mounts_below_a_directory_are_found_the_deepest_first,
+        ),
+        case(
             "a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind",
             a_full_tmpfs_keeps_the_old_content_and_leaves_nothing_behind,
         ),
@@ -68,6 +72,28 @@ fn options(dir: &Path) -> Option<String> {
     let line = lines.next().map(str::to_owned);
     assert!(lines.next().is_none(), "mounts are stacked on {dir}");
     line
+}
+
+fn mounts_below_a_directory_are_found_the_deepest_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let beside = tempfile::tempdir().unwrap();
+    let above = dir.path().join("above");
+    let below = above.join("below");
+    let mount = |place: &Path| {
+        std::fs::create_dir(place).unwrap();
+        let mut mount = Mount::tmpfs(place, 64 << 10).unwrap();
+        mount.keep();
+    };
+    for place in [&above, &below, &beside.path().join("other")] {
+        mount(place);
+    }
+    let found = Mount::find_below(dir.path()).unwrap();
+    assert_eq!(found.iter().map(Mount::dir).collect::<Vec<_>>(), [&below, &above]);
+    let of_others = Mount::find_below(beside.path()).unwrap();
+    for mount in found.into_iter().chain(of_others) {
+        mount.unmount().unwrap();
+    }
+    assert!(Mount::find_below(dir.path()).unwrap().is_empty());
 }
 
 fn a_mount_is_hardened_and_bounded() {

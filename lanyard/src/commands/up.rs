@@ -1,4 +1,4 @@
-//! `lanyard up`: the whole road on this machine.
+//! `lanyard up`: the identity flow on this machine.
 
 mod table;
 
@@ -16,12 +16,12 @@ use crate::output::{self, Format};
 use crate::settings::Environment;
 use crate::signals::Signals;
 
-/// Walk the whole road on this machine, on a local Azure
+/// Run the identity flow on this machine, on a local Azure
 ///
-/// Takes a HostedCluster through every hop of the identity flow for each of its components, and
-/// says what happened at each hop: rendered objects, vault reads with one shared identity, mounted
-/// files, certificates, Entra tokens, one call that the component's role grants and one that it
-/// must be refused.
+/// Takes a HostedCluster through every hop of the identity flow, for each of its components, and
+/// reports what happened at each hop: rendered objects, vault reads with one shared identity,
+/// mounted files, certificates, Entra tokens, one call that the component's role grants and one
+/// that Azure has to refuse.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The HostedCluster to take [default: the built-in example]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// The address of the local Azure; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Where to mount the volumes [default: a temporary directory, removed at the end]
+    /// The directory for the volumes, for one run at a time [default: a temporary directory]
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// The managed identity that reads the vault [default: one of the local Azure]
