@@ -199,7 +199,7 @@ impl Book {
     }
 
     /// Grants what can be granted, the oldest fill first; where nothing will be given back by itself,
-    /// refuses the youngest fill.
+    /// refuses the youngest fill that holds much.
     pub(super) fn settle(&mut self) {
         let waiting: Vec<WaitId> = self.waiting.keys().copied().collect();
         for wait in waiting {
@@ -273,11 +273,18 @@ impl Book {
         if holders().any(|(id, fill)| fill.reads > 0 || !waits(*id)) {
             return;
         }
-        let youngest = |purpose| {
-            let of_purpose = holders().filter(|(_, fill)| fill.purpose == purpose);
-            of_purpose.map(|(id, _)| *id).next_back()
+        // Who asks for little is not refused because others ask for much, and a pod that waits can be
+        // tried again sooner than a rotation is missed.
+        let is_large = |fill: &Fill| fill.held > self.limit.0 / SMALL_PART;
+        let youngest = |large, purpose| {
+            let alike =
+                holders().filter(|(_, fill)| fill.purpose == purpose && is_large(fill) == large);
+            alike.map(|(id, _)| *id).next_back()
         };
-        let victim = youngest(Purpose::Mount).or_else(|| youngest(Purpose::Rotation));
+        let order = [true, false]
+            .into_iter()
+            .flat_map(|large| [Purpose::Mount, Purpose::Rotation].map(|purpose| (large, purpose)));
+        let victim = order.map(|(large, purpose)| youngest(large, purpose)).find_map(|it| it);
         if let Some(fill) = victim.and_then(|id| self.fills.get_mut(&id)) {
             fill.is_refused = true;
         }
