@@ -60,13 +60,22 @@ impl MemoryCgroup {
         Ok(count.ok_or(format!("{file} does not tell kills: {text}"))?.trim().parse()?)
     }
 
-    /// The most bytes that the processes held, caches of files included.
-    pub(crate) fn peak(&self) -> Result<u64, Failed> {
-        let file = match self.version {
-            Version::One => "memory.max_usage_in_bytes",
-            Version::Two => "memory.peak",
+    /// How many bytes the processes hold of their own and in memory file systems. Caches of files, the
+    /// program among them, are left out: they are given back when something else needs the room.
+    pub(crate) fn held(&self) -> Result<u64, Failed> {
+        let text = fs::read_to_string(self.dir.join("memory.stat"))?;
+        let own = match self.version {
+            Version::One => "rss",
+            Version::Two => "anon",
         };
-        Ok(fs::read_to_string(self.dir.join(file))?.trim().parse()?)
+        let mut held = 0;
+        for line in text.lines() {
+            let (name, bytes) = line.split_once(' ').unwrap_or_default();
+            if name == own || name == "shmem" {
+                held += bytes.parse::<u64>()?;
+            }
+        }
+        Ok(held)
     }
 
     fn write(&self, file: &str, value: u64) -> Result<(), Failed> {
