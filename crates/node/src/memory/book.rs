@@ -185,10 +185,15 @@ impl Book {
             .map_or((0, 0), |fill| (fill.files, fill.held.saturating_sub(fill.files)));
         let growth = Growth { reading, ..growth };
         let others = self.used().saturating_sub(own.saturating_add(files).saturating_add(reading));
-        let claimed = self.limit.admit(others, growth).map_err(|refused| {
-            let missing = if self.cached > 0 { growth.needed } else { 0 };
-            (refused, missing)
-        })?;
+        let claimed = if growth.needed <= files && self.limit.lets_keep(growth) {
+            // Granted already, whatever rotations have taken of their part meanwhile.
+            growth.held.saturating_add(growth.needed)
+        } else {
+            self.limit.admit(others, growth).map_err(|refused| {
+                let missing = if self.cached > 0 { growth.needed } else { 0 };
+                (refused, missing)
+            })?
+        };
         if let Some(fill) = self.fills.get_mut(&id) {
             fill.held = reading;
             fill.files = 0;

@@ -140,9 +140,13 @@ async fn room_that_was_kept_for_files_becomes_the_claim_of_the_volume() {
     fill.end(30 * KIB, 20 * KIB);
     fill.wait_for_files(40 * KIB).await;
     assert_eq!((memory.used(), memory.read()), (60 * KIB, 60 * KIB));
+    // It stays so when rotations take their part.
+    let rotation = memory.fill(Urgency::Rotation, PATIENCE, &clock);
+    rotation.begin(60 * KIB).await.unwrap();
     let purpose = Purpose::Mount;
     let growth = Growth { held: 0, lasting: 0, needed: 40 * KIB, reading: 0, purpose };
     volume.claim(growth, &fill).unwrap();
+    drop(rotation);
     assert_eq!((memory.used(), memory.read()), (60 * KIB, 20 * KIB));
     drop(fill);
     volume.set(35 * KIB);
