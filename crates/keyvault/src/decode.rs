@@ -167,20 +167,18 @@ impl Decoder {
     pub(crate) fn decode(&mut self, fetched: &FetchedObject) -> Result<u64, DecodeError> {
         let path = path_of(fetched);
         let form = form_of(fetched);
-        let (content, taken) = match self.contents.get(&form) {
-            Some(content) => (content.clone(), 0),
-            None => {
-                let content =
-                    content_of(&fetched.entry, &fetched.object, self.options.certificates)
-                        .map_err(|error| DecodeError {
-                            object: fetched.reference(),
-                            path: path.clone(),
-                            source: Box::new(error),
-                        })?;
-                let taken = content.taken_beside(&fetched.object);
-                self.contents.insert(form, content.clone());
-                (content, taken)
-            }
+        let (content, taken) = if let Some(content) = self.contents.get(&form) {
+            (content.clone(), 0)
+        } else {
+            let content = content_of(&fetched.entry, &fetched.object, self.options.certificates)
+                .map_err(|error| DecodeError {
+                    object: fetched.reference(),
+                    path: path.clone(),
+                    source: Box::new(error),
+                })?;
+            let taken = content.taken_beside(&fetched.object);
+            self.contents.insert(form, content.clone());
+            (content, taken)
         };
         if let Some((linked, count)) = content.incomplete_chain {
             let object = fetched.reference();

@@ -134,6 +134,11 @@ impl MemoryLimit {
         }
     }
 
+    /// Whether a volume may grow by what was set aside for that.
+    pub(crate) const fn lets_keep(self, growth: Growth) -> bool {
+        !self.is_hopeless_for(growth) && !growth.hoards()
+    }
+
     /// Whether a volume may grow beside what all others hold; if so, what it takes from now on.
     pub(crate) const fn admit(self, others: u64, growth: Growth) -> Result<u64, NoRoom> {
         let Growth { held, needed, reading, purpose, .. } = growth;

@@ -3,7 +3,7 @@
 //! All of it is charged to the node plugin, so all of it has one limit. A fill takes memory before it
 //! reads and gives it back when its volume is written. Where there is none, it waits; the oldest goes
 //! first. Fills that hold memory and wait for more could wait for each other for ever: as soon as
-//! all of them wait, the youngest is refused and gives back what it holds.
+//! all of them wait, the youngest of those that hold much is refused and gives back what it holds.
 
 mod book;
 mod cache;

@@ -185,10 +185,15 @@ impl Book {
             .map_or((0, 0), |fill| (fill.files, fill.held.saturating_sub(fill.files)));
         let growth = Growth { reading, ..growth };
         let others = self.used().saturating_sub(own.saturating_add(files).saturating_add(reading));
-        let claimed = self.limit.admit(others, growth).map_err(|refused| {
-            let missing = if self.cached > 0 { growth.needed } else { 0 };
-            (refused, missing)
-        })?;
+        let claimed = if growth.needed <= files && self.limit.lets_keep(growth) {
+            // Granted already, whatever rotations have taken of their part meanwhile.
+            growth.held.saturating_add(growth.needed)
+        } else {
+            self.limit.admit(others, growth).map_err(|refused| {
+                let missing = if self.cached > 0 { growth.needed } else { 0 };
+                (refused, missing)
+            })?
+        };
         if let Some(fill) = self.fills.get_mut(&id) {
             fill.held = reading;
             fill.files = 0;
@@ -199,7 +204,7 @@ impl Book {
     }
 
     /// Grants what can be granted, the oldest fill first; where nothing will be given back by itself,
-    /// refuses the youngest fill.
+    /// refuses the youngest fill that holds much.
     pub(super) fn settle(&mut self) {
         let waiting: Vec<WaitId> = self.waiting.keys().copied().collect();
         for wait in waiting {
@@ -273,11 +278,18 @@ impl Book {
         if holders().any(|(id, fill)| fill.reads > 0 || !waits(*id)) {
             return;
         }
-        let youngest = |purpose| {
-            let of_purpose = holders().filter(|(_, fill)| fill.purpose == purpose);
-            of_purpose.map(|(id, _)| *id).next_back()
+        // Who asks for little is not refused because others ask for much, and a pod that waits can be
+        // tried again sooner than a rotation is missed.
+        let is_large = |fill: &Fill| fill.held > self.limit.0 / SMALL_PART;
+        let youngest = |large, purpose| {
+            let alike =
+                holders().filter(|(_, fill)| fill.purpose == purpose && is_large(fill) == large);
+            alike.map(|(id, _)| *id).next_back()
         };
-        let victim = youngest(Purpose::Mount).or_else(|| youngest(Purpose::Rotation));
+        let order = [true, false]
+            .into_iter()
+            .flat_map(|large| [Purpose::Mount, Purpose::Rotation].map(|purpose| (large, purpose)));
+        let victim = order.map(|(large, purpose)| youngest(large, purpose)).find_map(|it| it);
         if let Some(fill) = victim.and_then(|id| self.fills.get_mut(&id)) {
             fill.is_refused = true;
         }

@@ -79,6 +79,26 @@ async fn of_fills_that_wait_for_each_other_the_youngest_is_refused() {
 }
 
 #[tokio::test]
+async fn who_asks_for_little_is_not_refused_for_those_who_ask_for_much() {
+    let (memory, clock) = (NodeMemory::new(128 * KIB), clock());
+    let fill = || memory.fill(Urgency::Mount, PATIENCE, &clock);
+    let (old, large, small) = (fill(), fill(), fill());
+    for (fill, bytes) in [(&old, 50 * KIB), (&large, 43 * KIB), (&small, 2 * KIB)] {
+        fill.begin(bytes).await.unwrap();
+        fill.end(bytes, bytes);
+    }
+    let mut old_waits = Box::pin(old.begin(3 * KIB));
+    assert!(futures::poll!(&mut old_waits).is_pending());
+    let mut small_waits = Box::pin(small.begin(2 * KIB));
+    assert!(futures::poll!(&mut small_waits).is_pending());
+    // The last one that does not wait yet.
+    large.begin(3 * KIB).await.unwrap_err();
+    drop(large);
+    old_waits.await.unwrap();
+    small_waits.await.unwrap();
+}
+
+#[tokio::test]
 async fn what_nobody_gives_back_is_not_waited_for() {
     let (memory, clock) = (NodeMemory::new(128 * KIB), clock());
     let volume = memory.volume();
@@ -120,9 +140,13 @@ async fn room_that_was_kept_for_files_becomes_the_claim_of_the_volume() {
     fill.end(30 * KIB, 20 * KIB);
     fill.wait_for_files(40 * KIB).await;
     assert_eq!((memory.used(), memory.read()), (60 * KIB, 60 * KIB));
+    // It stays so when rotations take their part.
+    let rotation = memory.fill(Urgency::Rotation, PATIENCE, &clock);
+    rotation.begin(60 * KIB).await.unwrap();
     let purpose = Purpose::Mount;
     let growth = Growth { held: 0, lasting: 0, needed: 40 * KIB, reading: 0, purpose };
     volume.claim(growth, &fill).unwrap();
+    drop(rotation);
     assert_eq!((memory.used(), memory.read()), (60 * KIB, 20 * KIB));
     drop(fill);
     volume.set(35 * KIB);
@@ -216,7 +240,7 @@ impl Scripted {
             pod: &pod,
             proofs: &proofs,
             demand: self.demand(),
-            serve_stale: Some(Duration::from_secs(600)),
+            serve_stale: Some(Duration::from_mins(10)),
             memory: &fill,
         };
         let abandoned = async {
@@ -317,9 +341,8 @@ proptest! {
                 .await;
             vaults.evict(u64::MAX);
             azure.settle().await;
-            let book = memory.0.book.lock();
-            assert!(book.is_idle(), "{book:?}");
-            drop(book);
+            let is_idle = memory.0.book.lock().is_idle();
+            assert!(is_idle, "{memory:?}");
             drop(vaults);
             azure.settle().await;
             assert_eq!(live_secret_bytes(), before);

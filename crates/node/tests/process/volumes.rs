@@ -4,18 +4,14 @@ use std::time::Duration;
 
 use tonic::Code;
 
-use crate::fakes::{MARKER, Node, TOKENS, can_mount, forbidden, request};
+use crate::fakes::{MARKER, Node, TOKENS, forbidden, request};
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_volume_comes_and_goes_at_the_kubelets_word_and_is_counted() {
     let node = Node::ready().await;
     let target = node.target("a");
-    let published = node.publish(&target).await;
-    if !can_mount() {
-        assert!(published.unwrap_err().message().contains("CAP_SYS_ADMIN"));
-        return node.end().await;
-    }
-    published.unwrap();
+    node.publish(&target).await.unwrap();
     assert_eq!(std::fs::read_to_string(target.join("credential")).unwrap(), MARKER);
     node.publish(&target).await.unwrap();
     let line = "lanyard_node_volumes{namespace=\"tenant\",class=\"disk\"} 1";
@@ -56,17 +52,16 @@ async fn a_refusal_says_what_was_tried_what_came_back_and_what_to_do() {
 }
 
 #[tokio::test]
+#[ignore = "mounts file systems: run as root or with `cargo xtask test`"]
 async fn a_republish_that_cannot_be_read_does_not_make_the_kubelet_forget_what_is_mounted() {
     let node = Node::ready().await;
     let target = node.target("a");
-    if can_mount() {
-        node.publish(&target).await.unwrap();
-        let mut invalid = request(&target);
-        invalid.secrets.insert(TOKENS.to_owned(), "{".to_owned());
-        let status = node.kubelet().node_publish_volume(invalid).await.unwrap_err();
-        assert_eq!(status.code(), Code::Unavailable, "{status:?}");
-        node.unpublish(&target).await.unwrap();
-    }
+    node.publish(&target).await.unwrap();
+    let mut invalid = request(&target);
+    invalid.secrets.insert(TOKENS.to_owned(), "{".to_owned());
+    let status = node.kubelet().node_publish_volume(invalid).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status:?}");
+    node.unpublish(&target).await.unwrap();
     let mut invalid = request(&target);
     invalid.secrets.insert(TOKENS.to_owned(), "{".to_owned());
     let status = node.kubelet().node_publish_volume(invalid).await.unwrap_err();

@@ -211,7 +211,8 @@ async fn a_dead_mount_is_replaced_and_can_be_unpublished() {
         let target = node.prepared(if unpublish { "w" } else { "v" });
         fs::create_dir_all(&target).unwrap();
         // A file system in user space whose server has died.
-        let server = fs::File::options().read(true).write(true).open("/dev/fuse").unwrap();
+        let server = fs::File::options().read(true).write(true).open("/dev/fuse");
+        let server = server.expect("open /dev/fuse: run as root where only root may");
         let number = std::os::fd::AsRawFd::as_raw_fd(&server);
         let options = format!("fd={number},rootmode=40000,user_id=0,group_id=0");
         let options = std::ffi::CString::new(options).unwrap();

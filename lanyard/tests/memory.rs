@@ -1,0 +1,177 @@
+//! One tenant asks for more than the node plugin may hold, and it goes on for all others: a real
+//! `lanyard node` in a container's 128 MiB, before a scripted vault.
+//!
+//! This program is the kubelet, and the vault. It needs root and a writable memory cgroup.
+
+mod memory {
+    pub(crate) mod cgroup;
+    pub(crate) mod kubelet;
+    pub(crate) mod vault;
+}
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lanyard_clock::SystemClock;
+use libtest_mimic::{Arguments, Failed, Trial};
+use memory::cgroup::MemoryCgroup;
+use memory::kubelet::Node;
+
+fn main() -> ExitCode {
+    let can_limit = MemoryCgroup::is_available();
+    let trial = |name: &str, classes: Vec<Class>, most: u64| {
+        let trial = Trial::test(name, move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+            runtime.block_on(survives(classes, most))
+        });
+        trial.with_ignored_flag(!can_limit)
+    };
+    let trials = vec![
+        trial(
+            "volumes_of_1300_large_secrets_are_refused_and_all_others_go_on",
+            (0..4).map(many_secrets).collect(),
+            VOLUMES + PROCESS,
+        ),
+        trial(
+            "one_large_secret_in_430_entries_is_refused_and_all_others_go_on",
+            (0..24).map(many_entries).collect(),
+            // Less than two volumes that are decoded.
+            PROCESS,
+        ),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+/// The name of a class, its vault and its entries.
+pub(crate) struct Class {
+    pub(crate) name: String,
+    pub(crate) vault: String,
+    pub(crate) entries: Vec<(String, String)>,
+    pub(crate) history: u32,
+}
+
+/// 1,299 secrets of 25 KB, of a vault for each class.
+fn many_secrets(number: usize) -> Class {
+    let entry = |entry: usize| (format!("large-{entry}"), format!("f{entry}"));
+    Class {
+        name: format!("hostile-{number}"),
+        vault: format!("hostile-{number}"),
+        entries: (0..433).map(entry).collect(),
+        history: 3,
+    }
+}
+
+/// Three versions of one secret of 25 KB, each 430 times.
+fn many_entries(number: usize) -> Class {
+    let entry = |entry: usize| ("large".to_owned(), format!("f{entry}"));
+    Class {
+        name: format!("hostile-{number}"),
+        vault: "hostile".to_owned(),
+        entries: (0..430).map(entry).collect(),
+        history: 3,
+    }
+}
+
+fn calm() -> Class {
+    let entries = ["one", "two"].map(|name| (name.to_owned(), name.to_owned()));
+    Class { name: "calm".to_owned(), vault: "calm".to_owned(), entries: entries.into(), history: 0 }
+}
+
+/// How often the kubelet tries each pod of the tenant.
+const TRIES: usize = 3;
+/// How soon a pod of somebody else starts and a mounted volume follows its vault, on a machine that
+/// has much else to do.
+const SOON: Duration = Duration::from_secs(30);
+
+/// One pod for each of these classes starts, while others start and rotate.
+/// The process holds so many bytes at `most`.
+async fn survives(mut classes: Vec<Class>, most: u64) -> Result<(), Failed> {
+    let hostile = classes.len();
+    classes.push(calm());
+    let node = Node::start(&classes, MemoryCgroup::new(LIMIT)?).await?;
+    node.publish("mounted", "calm").await?;
+    node.shows("mounted", 1)?;
+
+    let attack = refusals(&node, hostile);
+    let others = async {
+        let mut started = 0_u32;
+        loop {
+            started += 1;
+            let pod = format!("other-{started}");
+            within(SOON, node.publish(&pod, "calm")).await??;
+            let version = node.vault.write_calm();
+            within(SOON, node.rotated("mounted", version)).await??;
+        }
+    };
+    let mut peak = 0;
+    let watch = async {
+        loop {
+            peak = node.cgroup.held()?.max(peak);
+            SystemClock::shared().sleep(SAMPLE).await;
+        }
+    };
+    let refused = tokio::select! {
+        refused = attack => refused?,
+        others = others => { let ended: Result<(), Failed> = others; return ended; }
+        watched = watch => { let ended: Result<(), Failed> = watched; return ended; }
+    };
+    for message in &refused {
+        if !message.contains("VolumeMemoryExhausted") {
+            return Err(format!("refused with another outcome: {message}").into());
+        }
+    }
+    let is_final = |message: &&String| message.contains("will not heal");
+    if !refused.iter().any(|message| is_final(&message)) {
+        return Err(format!("nobody is told that it will not heal: {refused:?}").into());
+    }
+    // As before.
+    let version = node.vault.write_calm();
+    within(SOON, node.rotated("mounted", version)).await??;
+    within(SOON, node.publish("last", "calm")).await??;
+    node.is_alive()?;
+    println!("{} KiB at most, of {} KiB", peak / 1024, LIMIT / 1024);
+    if peak <= most { Ok(()) } else { Err(format!("it held {peak} bytes, not {most}").into()) }
+}
+
+/// Every hostile pod is tried again and again, all at the same time. What each try was refused with.
+async fn refusals(node: &Node, hostile: usize) -> Result<Vec<String>, Failed> {
+    let mut tries = tokio::task::JoinSet::new();
+    for number in 0..hostile {
+        let kubelet = node.kubelet();
+        tries.spawn(async move {
+            let mut refused = Vec::new();
+            for _ in 0..TRIES {
+                let pod = format!("hostile-{number}");
+                match kubelet.publish(&pod, &pod).await {
+                    Ok(()) => return Err("a volume was mounted that can never rotate".to_owned()),
+                    Err(status) => refused.push(status.to_string()),
+                }
+            }
+            Ok(refused)
+        });
+    }
+    let mut refused = Vec::new();
+    while let Some(tried) = tries.join_next().await {
+        refused.extend(tried??);
+    }
+    node.is_alive()?;
+    Ok(refused)
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Failed> {
+    tokio::select! {
+        done = work => Ok(done),
+        () = SystemClock::shared().sleep(limit) => {
+            Err(format!("not done after {} s", limit.as_secs()).into())
+        }
+    }
+}
+
+/// How often it is looked how much the process holds.
+const SAMPLE: Duration = Duration::from_millis(5);
+/// The limit of the volumes and of what is read for them, which is half of that of the container.
+const VOLUMES: u64 = LIMIT / 2;
+/// What the process may hold beside it, unoptimized as it is.
+const PROCESS: u64 = 48 * 1024 * 1024;
+/// As the chart has it.
+const LIMIT: u64 = 128 * 1024 * 1024;

@@ -1,0 +1,206 @@
+//! A node with one process of the node plugin, in a cgroup, and the calls of its kubelet.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lanyard_clock::SystemClock;
+use lanyard_grpc::connect;
+use lanyard_grpc::csi::node_client::NodeClient;
+use lanyard_grpc::csi::volume_capability::{AccessType, MountVolume};
+use lanyard_grpc::csi::{NodePublishVolumeRequest, VolumeCapability};
+use libtest_mimic::Failed;
+use rustix::mount::{UnmountFlags, unmount};
+use tempfile::TempDir;
+use tonic::Status;
+
+use super::cgroup::MemoryCgroup;
+use super::vault::Vault;
+use crate::Class;
+
+/// A node. Whatever is mounted in it goes with it.
+pub(crate) struct Node {
+    child: Child,
+    kubelet: Kubelet,
+    pub(crate) vault: Vault,
+    dir: TempDir,
+    // Removed last: the process is in it.
+    pub(crate) cgroup: MemoryCgroup,
+}
+
+/// The kubelet's side of the CSI socket.
+#[derive(Debug, Clone)]
+pub(crate) struct Kubelet(PathBuf);
+
+impl Node {
+    /// Starts the node plugin and waits until it serves.
+    pub(crate) async fn start(classes: &[Class], cgroup: MemoryCgroup) -> Result<Self, Failed> {
+        let dir = tempfile::tempdir()?;
+        let vault = Vault::serve(dir.path()).await?;
+        fs::create_dir(dir.path().join("kubelet"))?;
+        fs::write(dir.path().join("classes.yaml"), classes.iter().map(yaml).collect::<String>())?;
+        let child = launch(dir.path(), &vault, &cgroup)?;
+        let kubelet = Kubelet(dir.path().to_owned());
+        let mut node = Self { child, kubelet, vault, dir, cgroup };
+        node.serves().await?;
+        Ok(node)
+    }
+
+    pub(crate) fn kubelet(&self) -> Kubelet {
+        self.kubelet.clone()
+    }
+
+    /// Mounts the volume of a pod.
+    pub(crate) async fn publish(&self, pod: &str, class: &str) -> Result<(), Failed> {
+        let published = self.kubelet.publish(pod, class).await;
+        Ok(published.map_err(|status| format!("pod {pod}: {status}"))?)
+    }
+
+    /// Whether the pod reads this version.
+    pub(crate) fn shows(&self, pod: &str, version: u64) -> Result<(), Failed> {
+        let seen = fs::read_to_string(self.kubelet.target(pod).join("one"))?;
+        let is_shown = seen == Vault::calm_value(version);
+        if is_shown { Ok(()) } else { Err(format!("pod {pod} reads {seen}, not {version}").into()) }
+    }
+
+    /// Waits until the pod reads this version.
+    pub(crate) async fn rotated(&self, pod: &str, version: u64) -> Result<(), Failed> {
+        while self.shows(pod, version).is_err() {
+            SystemClock::shared().sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Whether the process is the one that was started, and was never killed.
+    pub(crate) fn is_alive(&self) -> Result<(), Failed> {
+        let kills = self.cgroup.kills()?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+        let is_running = stat.is_ok_and(|stat| !stat.contains(") Z "));
+        if kills == 0 && is_running {
+            return Ok(());
+        }
+        let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        let log: Vec<_> = log.lines().rev().take(5).collect();
+        Err(format!("the process was killed ({kills} kills, running: {is_running}): {log:?}")
+            .into())
+    }
+
+    async fn serves(&mut self) -> Result<(), Failed> {
+        let clock = SystemClock::shared();
+        let start = clock.monotonic();
+        loop {
+            if tokio::net::UnixStream::connect(self.kubelet.socket()).await.is_ok() {
+                return Ok(());
+            }
+            let ended = self.child.try_wait()?;
+            if ended.is_some() || clock.monotonic().saturating_sub(start) > LONGEST_START {
+                let log = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+                return Err(format!("the process does not serve ({ended:?}): {log}").into());
+            }
+            clock.sleep(POLL).await;
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _gone = self.child.kill();
+        let _gone = self.child.wait();
+        let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let points = table.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+        for point in points.filter(|point| point.starts_with(self.dir.path())) {
+            let _gone = unmount(&point, UnmountFlags::DETACH);
+        }
+    }
+}
+
+impl Kubelet {
+    pub(crate) async fn publish(&self, pod: &str, class: &str) -> Result<(), Status> {
+        let target = self.target(pod);
+        // What the kubelet makes before it calls: everything but the target itself.
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        let context = [
+            ("secretProviderClass", class),
+            ("csi.storage.k8s.io/pod.name", pod),
+            ("csi.storage.k8s.io/pod.namespace", "ns"),
+            ("csi.storage.k8s.io/pod.uid", pod),
+            ("csi.storage.k8s.io/serviceAccount.name", "sa"),
+            ("csi.storage.k8s.io/ephemeral", "true"),
+        ];
+        let request = NodePublishVolumeRequest {
+            volume_id: format!("csi-{pod}"),
+            target_path: target.display().to_string(),
+            volume_capability: Some(VolumeCapability {
+                access_mode: None,
+                access_type: Some(AccessType::Mount(MountVolume::default())),
+            }),
+            readonly: true,
+            volume_context: context.map(|(key, text)| (key.to_owned(), text.to_owned())).into(),
+            publish_context: BTreeMap::new(),
+            staging_target_path: String::new(),
+            secrets: BTreeMap::new(),
+        };
+        let mut client = NodeClient::new(connect(&self.socket()));
+        client.node_publish_volume(request).await.map(drop)
+    }
+
+    fn target(&self, pod: &str) -> PathBuf {
+        self.0.join(format!("kubelet/pods/{pod}/volumes/kubernetes.io~csi/v/mount"))
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.0.join("csi.sock")
+    }
+}
+
+/// Starts the process in the cgroup: a shell joins it and becomes the process.
+fn launch(dir: &Path, vault: &Vault, cgroup: &MemoryCgroup) -> Result<Child, Failed> {
+    let mut command = Command::new("/bin/sh");
+    command.env_clear().args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.members());
+    command.arg(env!("CARGO_BIN_EXE_lanyard"));
+    command.args(["node", "--nodeid", "node", "--registration-dir", ""]);
+    command.args(["--additional-provider-volume-paths", "", "--provider-volume", "/nonexistent"]);
+    command.args(["--healthz-port", "0", "--metrics-addr", "0"]);
+    command.args(["--container-memory-limit", "128Mi", "--rotation-poll-interval", "1s"]);
+    command.args(["--vault-requests-per-second", "400", "--vault-request-burst", "400"]);
+    command.arg("--endpoint").arg(format!("unix://{}", dir.join("csi.sock").display()));
+    command.arg("--kubelet-dir").arg(dir.join("kubelet"));
+    command.arg("--classes").arg(dir.join("classes.yaml"));
+    command.env("HTTPS_PROXY", vault.proxy_url());
+    command.env("SSL_CERT_FILE", vault.authority());
+    command.env("AZURE_POD_IDENTITY_AUTHORITY_HOST", vault.metadata_url());
+    let output = fs::File::create(dir.join("log"))?;
+    Ok(command.stdout(output.try_clone()?).stderr(output).stdin(Stdio::null()).spawn()?)
+}
+
+fn yaml(class: &Class) -> String {
+    let mut objects = String::new();
+    for (name, alias) in &class.entries {
+        // Writing into a string does not fail.
+        let _infallible = write!(
+            objects,
+            "        - |\n          objectName: {name}\n          objectType: secret\n          \
+             objectAlias: {alias}\n"
+        );
+        if class.history > 0 {
+            let _infallible =
+                writeln!(objects, "          objectVersionHistory: {}", class.history);
+        }
+    }
+    format!(
+        "---\napiVersion: secrets-store.csi.x-k8s.io/v1\nkind: SecretProviderClass\nmetadata:\n  \
+         namespace: ns\n  name: {}\nspec:\n  provider: azure\n  parameters:\n    keyvaultName: {}\n    \
+         tenantID: 11111111-1111-1111-1111-111111111111\n    useVMManagedIdentity: \"true\"\n    \
+         objects: |\n      array:\n{objects}",
+        class.name, class.vault
+    )
+}
+
+const POLL: Duration = Duration::from_millis(20);
+/// The machine may have much else to do.
+const LONGEST_START: Duration = Duration::from_mins(1);
