@@ -65,15 +65,18 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
         #[cfg(feature = "cli")]
         Command::Identities(args) => block_on(identities::run(args, environment)),
         #[cfg(feature = "kms")]
-        Command::Kms(args) => block_on_threads(KMS_THREADS, kms::run(args, environment)),
+        Command::Kms(args) => run_on(&mut on_threads(KMS_THREADS), kms::run(args, environment)),
         #[cfg(feature = "canary")]
         Command::Canary(args) => block_on_one_thread(canary::run(*args, environment)),
         #[cfg(feature = "operator")]
         Command::Operator(args) => {
-            block_on_threads(OPERATOR_THREADS, operator::run(args, environment))
+            run_on(&mut on_threads(OPERATOR_THREADS), operator::run(args, environment))
         }
         #[cfg(feature = "node")]
-        Command::Node(args) => block_on_threads(NODE_THREADS, node::run(args, environment)),
+        Command::Node(args) => {
+            let mut builder = on_threads(NODE_THREADS);
+            run_on(builder.thread_keep_alive(NODE_KEEP_ALIVE), node::run(args, environment))
+        }
         #[cfg(feature = "cli")]
         Command::Credential { command: CredentialCommand::Check(args) } => {
             block_on(credential::check::run(args, environment))
@@ -98,16 +101,23 @@ fn block_on_one_thread(work: impl Future<Output = CommandResult>) -> CommandResu
     run_on(tokio::runtime::Builder::new_current_thread().enable_all(), work)
 }
 
-/// The same on so many threads at most, whatever the machine has.
+/// A runtime with at most `most` worker threads, and never more than the machine has processors.
 #[cfg(any(feature = "node", feature = "operator", feature = "kms"))]
-fn block_on_threads(most: usize, work: impl Future<Output = CommandResult>) -> CommandResult {
+fn on_threads(most: usize) -> tokio::runtime::Builder {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
-    run_on(tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all(), work)
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads).enable_all();
+    builder
 }
 
 /// The node plugin waits for others almost always, and each thread costs memory on every node.
 #[cfg(feature = "node")]
-const NODE_THREADS: usize = 4;
+const NODE_THREADS: usize = 2;
+
+/// How long a thread for blocking work of the node plugin waits for more of it before it ends. Mounts
+/// come in bursts, and a thread keeps its stack and its part of the heap.
+#[cfg(feature = "node")]
+const NODE_KEEP_ALIVE: Duration = Duration::from_secs(1);
 
 /// The operator waits for the API server almost always. A second thread made it slower: they wait for
 /// each other at the one heap, and the API server for a processor.

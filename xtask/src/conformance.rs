@@ -199,7 +199,7 @@ fn driver(
 
 /// Builds every program of the workspace: a part of it has other features of its dependencies,
 /// and the next suite would build those again.
-pub(crate) fn build_programs(house: &House) -> Result<(), TaskError> {
+fn build_programs(house: &House) -> Result<(), TaskError> {
     process::run(house.cargo().args(["build", "--workspace", "--bins", "--locked"]))
 }
 

@@ -18,7 +18,6 @@ use clap::Subcommand;
 
 use self::archive::{Entry, Image};
 pub(crate) use self::product::Product;
-use crate::conformance;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Tally};
@@ -230,7 +229,11 @@ fn is_newer(archive: &Path, program: &Path) -> bool {
 
 /// Runs the judge of an image, in a network namespace that ends with it.
 fn try_out(house: &House, product: Product, built: &Built) -> Result<Tally, TaskError> {
-    conformance::build_programs(house)?;
+    let mut build = house.cargo();
+    // With the package `lanyard`, so that its dependencies have the same features as in every build.
+    build.args(["build", "--locked", "--package", "lanyard"]);
+    build.args(["--package", "lanyard-conformance-image", "--bin", "lanyard-conformance-image"]);
+    process::run(&mut build)?;
     let mut command = Command::new("unshare");
     command.arg("--net").arg(house.debug_binaries().join("lanyard-conformance-image"));
     command.arg("--root").arg(&built.root);

@@ -178,8 +178,9 @@ fn lists_commands(world: &World) -> Result<(), Failed> {
         .skip_while(|line| *line != "Commands:")
         .skip(1)
         .take_while(|line| !line.is_empty())
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
+        .filter_map(|line| line.strip_prefix("  ")?.split(' ').next())
+        // The second line of a description starts with more blanks.
+        .filter(|name| !matches!(*name, "" | "help"))
         .collect();
     listed.sort_unstable();
     expect(listed == world.arguments.commands, &said)
