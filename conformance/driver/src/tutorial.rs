@@ -134,9 +134,7 @@ impl Surroundings {
         }
         match step.output.iter().find(|line| !printed.lines().any(|it| is_like(it, line))) {
             None => Ok(printed),
-            Some(line) => {
-                Err(TutorialError::Output { command: text, line: line.clone(), printed })
-            }
+            Some(line) => Err(TutorialError::Output { command: text, line: line.clone(), printed }),
         }
     }
 
@@ -183,8 +181,7 @@ mod tests {
     #[test]
     fn a_section_has_the_commands_of_its_console_blocks_with_their_output() {
         let page = Tutorial { text: PAGE.to_owned() };
-        let first =
-            Step { command: "echo a \\\n    b".to_owned(), output: vec!["a b".to_owned()] };
+        let first = Step { command: "echo a \\\n    b".to_owned(), output: vec!["a b".to_owned()] };
         let second = Step { command: "true".to_owned(), output: Vec::new() };
         assert_eq!(page.section("One").expect("it is there"), [first, second]);
         assert!(matches!(page.section("Two"), Err(TutorialError::NoSection(_))));

@@ -141,8 +141,7 @@ fn hosted_cluster_stage(
         azure: load(tools.path("lanyard-azure-image")?, site)?,
     };
     let absolute = |path: &Path| {
-        path.canonicalize()
-            .map_err(|source| SetupError::Read { path: path.to_path_buf(), source })
+        path.canonicalize().map_err(|source| SetupError::Read { path: path.to_path_buf(), source })
     };
     let parts = hosted_cluster::Parts {
         site: Arc::clone(site),

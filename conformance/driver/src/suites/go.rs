@@ -159,7 +159,9 @@ impl Stage {
         let mut slowest = Duration::ZERO;
         for number in 1..=ROTATIONS {
             let padding = (LAST_SIZE.saturating_sub(first.bytes)) * number / ROTATIONS;
-            self.runtime.block_on(local.control().rotate(component.name(), padding)).map_err(chain)?;
+            self.runtime
+                .block_on(local.control().rotate(component.name(), padding))
+                .map_err(chain)?;
             let files = self.runtime.block_on(mounted.fetch()).map_err(chain)?;
             let content = Content::parse(&files)?;
             let began = clock.monotonic();
