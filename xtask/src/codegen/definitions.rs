@@ -1,5 +1,5 @@
-//! The generated files of the charts: the custom resource definitions of `lanyard_api::definitions`,
-//! and copies of files of the node plugin's chart.
+//! What is generated of the operator's chart: the custom resource definitions of
+//! `lanyard_api::definitions`, and copies of what stands in the node plugin's chart.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,11 @@ use crate::house::House;
 const WRITTEN: &str = "charts/lanyard-node/files/crds";
 /// Where the operator's chart has all of them.
 const CHART: &str = "charts/lanyard-operator/files/crds";
-/// The template that every chart has, and where its copies are.
-const SHARED: [(&str, &str); 2] =
-    [(OWNER, "charts/lanyard-operator/templates/_owner.tpl"), (OWNER, AZURE_OWNER)];
-const OWNER: &str = "charts/lanyard-node/templates/_owner.tpl";
-const AZURE_OWNER: &str = "charts/lanyard-azure/templates/_owner.tpl";
+/// The templates that both charts have.
+const SHARED: [(&str, &str); 1] =
+    [("charts/lanyard-node/templates/_owner.tpl", "charts/lanyard-operator/templates/_owner.tpl")];
 
-/// Every generated file of the charts.
+/// Every file of the operator's chart that is generated.
 pub(super) fn generate(house: &House) -> Result<Vec<Generated>, TaskError> {
     let chart = house.root().join(CHART);
     let mut files = Vec::new();

@@ -201,7 +201,7 @@ pub(super) async fn broken(stage: &Stage) -> Result<(), Failed> {
 }
 
 /// Deletes the HostedCluster, one of whose identities is broken, and waits until all is gone. The
-/// namespace of its control plane stays with the CA: it is the release's of the local Azure.
+/// namespace of its control plane stays with the CA: the operator did not create it.
 pub(super) async fn deletion(stage: &Stage) -> Result<(), Failed> {
     stage.follow(DELETE)?;
     // The object about its identities is the garbage collector's, which comes when the owner is gone.
