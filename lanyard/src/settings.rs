@@ -66,6 +66,9 @@ pub(crate) struct Environment {
     /// `LANYARD_CLOCK_AHEAD`: by how many seconds the process takes it to be later than it is.
     #[cfg(feature = "crash-points")]
     pub(crate) clock_ahead: Option<String>,
+    /// `LANYARD_TEST_CONTROLLER`: what csi-sanity needs beside the node service.
+    #[cfg(feature = "sanity")]
+    pub(crate) test_controller: bool,
     /// `NO_COLOR`: tables without colour.
     #[cfg(feature = "emulator")]
     pub(crate) no_color: bool,
@@ -131,6 +134,8 @@ impl Environment {
             mount_in_place: text("LANYARD_MOUNT_IN_PLACE").is_some(),
             #[cfg(feature = "crash-points")]
             clock_ahead: text("LANYARD_CLOCK_AHEAD"),
+            #[cfg(feature = "sanity")]
+            test_controller: text("LANYARD_TEST_CONTROLLER").is_some(),
             #[cfg(feature = "emulator")]
             no_color: text("NO_COLOR").is_some(),
         }

@@ -2,8 +2,8 @@
 //! a take-over of another driver's volume and an unpublish, on real memory file systems, and the next
 //! process has to mend what it finds.
 //!
-//! This program is the kubelet, and another people's provider on its socket. Feature
-//! `crash-points`: `cargo test -p lanyard --features crash-points --test crash`.
+//! This program is the kubelet, and another people's provider on its socket. The feature `crash-points`
+//! is on in every build of `cargo xtask test`.
 
 mod crash {
     pub(crate) mod node;
@@ -33,9 +33,6 @@ fn main() -> ExitCode {
         }));
     }
     trials.push(trial("reboot".to_owned(), Staging::Detached, reboot));
-    // They mount file systems.
-    let is_root = rustix::process::geteuid().is_root();
-    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!is_root)).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -54,13 +51,15 @@ fn trial<F>(name: String, staging: Staging, run: F) -> Trial
 where
     F: AsyncFnOnce(&Node) -> Result<(), Failed> + Send + 'static,
 {
-    Trial::test(name, move || {
+    let trial = Trial::test(name, move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let node = Node::new(staging)?;
             run(&node).await
         })
-    })
+    });
+    // It mounts memory file systems.
+    trial.with_ignored_flag(!rustix::process::geteuid().is_root())
 }
 
 const fn name_of(work: Work) -> &'static str {

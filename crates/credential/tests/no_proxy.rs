@@ -2,6 +2,8 @@
 //!
 //! Proxies are found in the environment of a process, so that this test runs itself in another.
 
+#![cfg(test)]
+
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::Command;
@@ -12,14 +14,20 @@ use lanyard_credential::{
 };
 
 const IMDS: &str = "LANYARD_TEST_IMDS";
+const NAME: &str = "the_proxies_of_the_environment_are_not_used_for_managed_identity";
 
+/// In the process that the test starts, where the variable is set, it is the client.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the only way to hear from the parent process")]
 fn the_proxies_of_the_environment_are_not_used_for_managed_identity() {
+    if let Ok(imds) = std::env::var(IMDS) {
+        return ask(imds);
+    }
     let imds = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "ask_imds", "--ignored"]).env(IMDS, url(&imds));
+    child.args(["--exact", NAME]).env(IMDS, url(&imds));
     for variable in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
         child.env(variable, url(&proxy));
     }
@@ -35,12 +43,10 @@ fn the_proxies_of_the_environment_are_not_used_for_managed_identity() {
 }
 
 /// The other process. The client of the SDK would ask the proxy here.
-#[tokio::test]
-#[ignore = "runs in a process of its own, with proxies in its environment"]
-#[expect(clippy::disallowed_methods, reason = "the only way to hear from the parent process")]
-async fn ask_imds() {
+#[tokio::main(flavor = "current_thread")]
+async fn ask(imds: String) {
     let mut settings = ManagedIdentitySettings::default();
-    settings.imds_host = Some(std::env::var(IMDS).unwrap());
+    settings.imds_host = Some(imds);
     let options = TokenTransportOptions::default();
     let credential = ManagedIdentityCredential::new(settings, options).unwrap();
     let token = credential.get_token(&["https://vault.azure.net/.default"], None).await.unwrap();

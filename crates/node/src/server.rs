@@ -73,6 +73,8 @@ pub struct NodeServer {
     parts: NodeServerParts,
     registration: Gate,
     csi: Gate,
+    #[cfg(feature = "sanity")]
+    test_controller: bool,
 }
 
 impl NodeServer {
@@ -84,7 +86,22 @@ impl NodeServer {
             registration.open();
         }
         let csi = parts.readiness.gate("csi socket", "does not listen yet");
-        Self { settings, parts, registration, csi }
+        Self {
+            settings,
+            parts,
+            registration,
+            csi,
+            #[cfg(feature = "sanity")]
+            test_controller: false,
+        }
+    }
+
+    /// Adds what csi-sanity needs for its specs of whole lives of volumes, where `wanted`: a
+    /// controller that makes nothing, and volumes that may be writable.
+    #[cfg(feature = "sanity")]
+    #[must_use]
+    pub fn with_test_controller(self, wanted: bool) -> Self {
+        Self { test_controller: wanted, ..self }
     }
 
     /// Whether the process works at all: it answers a call on its CSI socket within `limit`, or
@@ -145,18 +162,25 @@ impl NodeServer {
             settings.version.clone(),
             registration.clone(),
         );
+        #[cfg(feature = "sanity")]
+        let identity = if self.test_controller { identity.with_controller() } else { identity };
+        let rules = OrderRules::new(&settings.kubelet_dir);
+        #[cfg(feature = "sanity")]
+        let rules = rules.with_writable(self.test_controller);
         let node = NodeService::new(
             parts.publisher.clone(),
-            OrderRules::new(&settings.kubelet_dir),
+            rules,
             settings.node_id.clone(),
             parts.metrics.clone(),
         );
         let node = CsiNodeServer::new(node).max_decoding_message_size(MOST_REQUEST_BYTES);
         let routes = Routes::new(IdentityServer::new(identity)).add_service(node);
         #[cfg(feature = "sanity")]
-        let routes = {
+        let routes = if self.test_controller {
             use lanyard_grpc::csi::controller_server::ControllerServer;
             routes.add_service(ControllerServer::new(crate::csi::EchoController::default()))
+        } else {
+            routes
         };
         routes
     }

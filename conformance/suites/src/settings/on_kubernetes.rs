@@ -82,7 +82,6 @@ fn csi_stage(
         csi_sanity: tools.path("csi-sanity")?.to_path_buf(),
         mock_provider: tools.path("mock-provider")?.to_path_buf(),
         lanyard: arguments.lanyard.clone(),
-        lanyard_for_sanity: tools.path("lanyard-for-sanity")?.to_path_buf(),
     };
     stage.prepare(&crds(arguments)).map_err(SetupError::Objects)?;
     Ok(stage)

@@ -46,11 +46,8 @@ pub(crate) struct Stage {
     pub(crate) site: Arc<Site>,
     pub(crate) csi_sanity: PathBuf,
     pub(crate) mock_provider: PathBuf,
-    /// Our program as it is shipped.
+    /// Our program, built with the feature `sanity`.
     pub(crate) lanyard: PathBuf,
-    /// The same with a controller that makes nothing, and with volumes that may be writable: the
-    /// specs of whole lives want both.
-    pub(crate) lanyard_for_sanity: PathBuf,
 }
 
 /// One run of csi-sanity.
@@ -61,6 +58,9 @@ struct Run {
     skip: &'static str,
     /// How many specs must have run.
     count: usize,
+    /// Whether our program has a controller that makes nothing, and lets volumes be writable: the
+    /// specs of whole lives want both.
+    with_controller: bool,
 }
 
 /// A driver with nothing but a node service. The specs that are skipped call a controller.
@@ -68,11 +68,19 @@ const NODE_ONLY: Run = Run {
     name: "node_only",
     skip: "Controller Server|GroupController|SnapshotMetadata|should remove target path",
     count: 10,
+    with_controller: false,
 };
 
 /// With the controller: everything that it does not say it cannot do.
-const LIFE_CYCLE: Run =
-    Run { name: "life_cycle", skip: "GroupController|SnapshotMetadata", count: 28 };
+const LIFE_CYCLE: Run = Run {
+    name: "life_cycle",
+    skip: "GroupController|SnapshotMetadata",
+    count: 28,
+    with_controller: true,
+};
+
+/// Switches the controller on, in programs that are built with it.
+const CONTROLLER: &str = "LANYARD_TEST_CONTROLLER";
 
 const NAMESPACE: &str = "sanity";
 const PROVIDER: &str = "e2e-provider";
@@ -81,10 +89,9 @@ const CLASS: &str = "sanity";
 const POD: &str = "00000000-0000-4000-8000-000000000000";
 
 pub(crate) fn trials(stage: &Stage) -> Result<Vec<Trial>, SanityError> {
-    let runs = [(NODE_ONLY, &stage.lanyard), (LIFE_CYCLE, &stage.lanyard_for_sanity)];
     let mut trials = Vec::new();
-    for (run, program) in runs {
-        let specs = stage.site.runtime.block_on(stage.judge(run, program))?;
+    for run in [NODE_ONLY, LIFE_CYCLE] {
+        let specs = stage.site.runtime.block_on(stage.judge(run))?;
         trials.extend(as_trials(run, specs));
     }
     Ok(trials)
@@ -113,13 +120,17 @@ impl Stage {
         kubectl.apply(&class())
     }
 
-    /// Runs csi-sanity on a program of ours over a provider that always answers the same.
-    async fn judge(&self, run: Run, program: &Path) -> Result<Vec<Spec>, SanityError> {
+    /// Runs csi-sanity on our program over a provider that always answers the same.
+    async fn judge(&self, run: Run) -> Result<Vec<Spec>, SanityError> {
         let directory = self.site.directory();
         let nook = Nook::new(directory, run.name, self.site.kubectl.kubeconfig())?;
         let mut provider = nook.mock_provider(&self.mock_provider, PROVIDER).await?;
         provider.answer(&answer()).await?;
-        let driver = nook.lanyard(program, Rotation::Off, &Environment::new()).await?;
+        let mut environment = Environment::new();
+        if run.with_controller {
+            environment.insert(CONTROLLER, "1".into());
+        }
+        let driver = nook.lanyard(&self.lanyard, Rotation::Off, &environment).await?;
         let parameters = directory.join(format!("{}.parameters.yaml", run.name));
         write(&parameters, &context().to_string())?;
         let report = directory.join(format!("{}.json", run.name));

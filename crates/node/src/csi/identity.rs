@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lanyard_grpc::csi::identity_server::Identity;
 use lanyard_grpc::csi::{
     GetPluginCapabilitiesRequest, GetPluginCapabilitiesResponse, GetPluginInfoRequest,
-    GetPluginInfoResponse, ProbeRequest, ProbeResponse,
+    GetPluginInfoResponse, PluginCapability, ProbeRequest, ProbeResponse,
 };
 use lanyard_telemetry::Gate;
 use tonic::{Request, Response, Status};
@@ -18,13 +18,20 @@ pub(crate) struct IdentityService {
     name: DriverName,
     version: String,
     registration: Gate,
+    capabilities: Vec<PluginCapability>,
 }
 
 impl IdentityService {
     /// A driver of this name and version. It is ready when every gate but that of its registration
     /// is open, because the kubelet registers what is ready.
     pub(crate) const fn new(name: DriverName, version: String, registration: Gate) -> Self {
-        Self { name, version, registration }
+        Self { name, version, registration, capabilities: Vec::new() }
+    }
+
+    /// The driver with the controller of csi-sanity.
+    #[cfg(feature = "sanity")]
+    pub(crate) fn with_controller(self) -> Self {
+        Self { capabilities: vec![super::controller::capability()], ..self }
     }
 }
 
@@ -46,10 +53,7 @@ impl Identity for IdentityService {
         &self,
         _request: Request<GetPluginCapabilitiesRequest>,
     ) -> Result<Response<GetPluginCapabilitiesResponse>, Status> {
-        #[cfg(not(feature = "sanity"))]
-        let capabilities = Vec::new();
-        #[cfg(feature = "sanity")]
-        let capabilities = vec![super::controller::capability()];
+        let capabilities = self.capabilities.clone();
         Ok(Response::new(GetPluginCapabilitiesResponse { capabilities }))
     }
 

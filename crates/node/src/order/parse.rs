@@ -18,12 +18,35 @@ use crate::volume_attribute::{CLASS, POD_NAME, POD_NAMESPACE, POD_UID, SERVICE_A
 #[derive(Debug, Clone)]
 pub struct OrderRules {
     kubelet_dir: PathBuf,
+    #[cfg(feature = "sanity")]
+    writable: bool,
 }
 
 impl OrderRules {
     /// The rules of a node whose kubelet lives in `kubelet_dir`: every target lies below it.
     pub fn new(kubelet_dir: impl Into<PathBuf>) -> Self {
-        Self { kubelet_dir: kubelet_dir.into() }
+        Self {
+            kubelet_dir: kubelet_dir.into(),
+            #[cfg(feature = "sanity")]
+            writable: false,
+        }
+    }
+
+    /// The same rules for csi-sanity, which publishes writable volumes only.
+    #[cfg(feature = "sanity")]
+    pub(crate) fn with_writable(self, writable: bool) -> Self {
+        Self { writable, ..self }
+    }
+
+    #[cfg(feature = "sanity")]
+    const fn allows_writable(&self) -> bool {
+        self.writable
+    }
+
+    #[cfg(not(feature = "sanity"))]
+    #[expect(clippy::unused_self, reason = "only a build for csi-sanity has another answer")]
+    const fn allows_writable(&self) -> bool {
+        false
     }
 
     /// The order of a publish request.
@@ -39,8 +62,7 @@ impl OrderRules {
         let mut problems = Vec::new();
         let group = capability(request.volume_capability.take(), &mut problems);
         let volume_id = volume_id(take(&mut request.volume_id), &mut problems);
-        // csi-sanity publishes writable volumes only.
-        if !request.readonly && cfg!(not(feature = "sanity")) {
+        if !request.readonly && !self.allows_writable() {
             problems.push(OrderProblem::Writable);
         }
         let mut attributes = take(&mut request.volume_context);

@@ -99,7 +99,6 @@ fn tokens_are_taken_from_the_secrets_first_and_leave_both_places() {
 }
 
 #[test]
-#[cfg_attr(feature = "sanity", ignore = "a build for csi-sanity lets volumes be writable")]
 fn everything_that_is_wrong_is_told_at_once() {
     let mut request = request();
     request.volume_id.clear();

@@ -114,10 +114,8 @@ async fn an_invalid_request_is_refused_with_all_of_its_problems() {
     for part in ["`secretProviderClass`", "`target_path`", "it will not heal by itself"] {
         assert!(status.message().contains(part), "{part} is not in {}", status.message());
     }
-    if cfg!(not(feature = "sanity")) {
-        assert!(status.message().contains("`readonly` is not true"));
-        assert!(status.message().contains("hint: set `readOnly: true`"));
-    }
+    assert!(status.message().contains("`readonly` is not true"));
+    assert!(status.message().contains("hint: set `readOnly: true`"));
     node.clock.advance(Duration::from_secs(1));
     node.end().await;
 }

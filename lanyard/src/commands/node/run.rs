@@ -78,6 +78,8 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         clock: Arc::clone(&clock),
     };
     let server = NodeServer::new(settings.server, parts);
+    #[cfg(feature = "sanity")]
+    let server = server.with_test_controller(environment.test_controller);
     let liveness = server.liveness(settings.health_timeout);
     let health = (liveness, settings.health_path.as_str());
     let remarks = remarks(&policy, settings.memory_remark, cluster.sync.as_ref());
