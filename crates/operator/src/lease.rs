@@ -32,7 +32,7 @@ pub(crate) use tenure::{Fence, Tenures};
 pub struct LeaseSettings {
     /// Where the leases are: the namespace of the operator.
     pub namespace: String,
-    /// What their names begin with, and the value of [`LEASE_LABEL`].
+    /// What their names begin with, and the value of the label `lanyard.dev/lease-of`.
     pub name: String,
     /// Who we are: part of a name, and no other process ever had it.
     pub identity: String,
