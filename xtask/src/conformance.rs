@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use crate::failure::TaskError;
 use crate::house::House;
-use crate::image;
+use crate::image::{self, Product};
 use crate::process::{self, Tally};
 use crate::tools::{self, KubernetesVersion};
 
@@ -238,7 +238,7 @@ pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command,
     process::run(build.args(["--package", "lanyard-conformance"]))?;
     let mut command = command(house, &house.released_binaries(), "measure", flags);
     // As in the image. The processes of the other side do not know it.
-    command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
+    command.envs(image::content::allocator(Product::Node).iter().copied());
     Ok(command)
 }
 
@@ -273,7 +273,7 @@ pub(crate) fn measuring_operator_driver(
     let binaries = house.released_binaries();
     let mut command = operator_command(house, &binaries, lanyard, KubernetesVersion::V1_36)?;
     // As in the image.
-    command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
+    command.envs(image::content::allocator(Product::Lanyard).iter().copied());
     Ok(command)
 }
 
