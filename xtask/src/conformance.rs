@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use crate::failure::TaskError;
 use crate::house::House;
-use crate::image;
+use crate::image::{self, Product};
 use crate::process::{self, Tally};
 use crate::tools::KubernetesVersion;
 
@@ -230,7 +230,7 @@ pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command,
     let binaries = house.released_binaries();
     let mut command = command(house, &binaries, "measure", flags, &binaries.join("lanyard"));
     // As in the image. The processes of the other side do not know it.
-    command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
+    command.envs(image::content::allocator(Product::Node).iter().copied());
     Ok(command)
 }
 
@@ -247,7 +247,7 @@ pub(crate) fn measuring_operator_driver(
     let binaries = house.released_binaries();
     let mut command = command(house, &binaries, "measure-operator", flags, lanyard);
     // As in the image.
-    command.env(image::content::ALLOCATOR.0, image::content::ALLOCATOR.1);
+    command.envs(image::content::allocator(Product::Lanyard).iter().copied());
     Ok(command)
 }
 

@@ -177,7 +177,7 @@ fn build(
     let image = Image {
         reference: reference.map_or_else(|| product.reference(), str::to_owned),
         entrypoint: vec!["/lanyard".to_owned()],
-        environment: content::environment(),
+        environment: content::environment(product),
         entries,
     };
     fs::write(&built.archive, image.archive()?).map_err(file_error("write", &built.archive))?;
@@ -240,7 +240,7 @@ fn try_out(house: &House, product: Product, built: &Built) -> Result<Tally, Task
     for name in product.commands() {
         command.arg("--command").arg(name);
     }
-    for variable in content::environment() {
+    for variable in content::environment(product) {
         command.arg("--environment").arg(variable);
     }
     process::run_counted(&mut command)
@@ -255,7 +255,7 @@ fn pack(pack: &Pack) -> Result<(), TaskError> {
     let image = Image {
         reference: pack.reference.clone(),
         entrypoint: vec![pack.entrypoint.clone()],
-        environment: if pack.with_roots { content::environment() } else { Vec::new() },
+        environment: if pack.with_roots { vec![content::client_environment()] } else { Vec::new() },
         entries,
     };
     fs::write(&pack.output, image.archive()?).map_err(file_error("write", &pack.output))?;

@@ -1,20 +1,37 @@
 //! What a statically linked client needs around it.
 
 use super::archive::Entry;
-use super::roots;
+use super::{Product, roots};
 
 /// Where TLS clients look for roots by default. As the directory of roots is named too, a file
 /// that `SSL_CERT_FILE` names adds to them and does not replace them.
 const ROOTS_DIRECTORY: &str = "/etc/ssl/certs";
 
-/// One heap for all threads (mallopt(3)): a node plugin has little in it, and heaps of their own
-/// keep what is free.
-pub(crate) const ALLOCATOR: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
+/// One heap for all threads (mallopt(3)): heaps of their own keep memory that is free.
+const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 
-/// Variables of the image.
-pub(super) fn environment() -> Vec<String> {
-    let (allocator, setting) = ALLOCATOR;
-    vec![format!("SSL_CERT_DIR={ROOTS_DIRECTORY}"), format!("{allocator}={setting}")]
+/// No cache of free memory per thread (the manual of the GNU C Library, "Memory Allocation Tunables").
+/// The threads that mount volumes come and go, and what their caches hold splits the heap: without them
+/// a node plugin with a hundred volumes takes 1 MiB less.
+const NO_THREAD_CACHE: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+
+/// The variables of an image that set up the allocator.
+pub(crate) const fn allocator(product: Product) -> &'static [(&'static str, &'static str)] {
+    match product {
+        Product::Node => &[ONE_HEAP, NO_THREAD_CACHE],
+        Product::Lanyard | Product::Azure => &[ONE_HEAP],
+    }
+}
+
+/// The variables of an image.
+pub(super) fn environment(product: Product) -> Vec<String> {
+    let allocator = allocator(product).iter().map(|(name, value)| format!("{name}={value}"));
+    std::iter::once(client_environment()).chain(allocator).collect()
+}
+
+/// The variable that a TLS client needs.
+pub(super) fn client_environment() -> String {
+    format!("SSL_CERT_DIR={ROOTS_DIRECTORY}")
 }
 
 /// Roots, and what glibc's resolver reads. Who the name server is, the kubelet says by mounting
@@ -37,6 +54,6 @@ mod tests {
     fn the_bundle_is_where_clients_look() {
         let bundle = format!("{}/ca-certificates.crt", ROOTS_DIRECTORY.trim_start_matches('/'));
         assert!(around_a_client().iter().any(|entry| entry.path() == bundle));
-        assert_eq!(environment()[0], "SSL_CERT_DIR=/etc/ssl/certs");
+        assert_eq!(environment(Product::Node)[0], "SSL_CERT_DIR=/etc/ssl/certs");
     }
 }
