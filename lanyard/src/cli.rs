@@ -124,7 +124,6 @@ impl Command {
 }
 
 /// The log filter of commands that print their own result and errors.
-#[cfg(any(feature = "cli", feature = "emulator"))]
 const REPORTS_BY_ITSELF: &str = "error";
 
 /// The commands about credentials.

@@ -90,19 +90,16 @@ pub(crate) fn run(cli: Cli) -> CommandResult {
     }
 }
 
-#[cfg(any(feature = "cli", feature = "emulator"))]
 fn block_on(work: impl Future<Output = CommandResult>) -> CommandResult {
     run_on(tokio::runtime::Builder::new_multi_thread().enable_all(), work)
 }
 
 /// The same on this thread alone: for what waits almost always and runs a thousand times.
-#[cfg(feature = "canary")]
 fn block_on_one_thread(work: impl Future<Output = CommandResult>) -> CommandResult {
     run_on(tokio::runtime::Builder::new_current_thread().enable_all(), work)
 }
 
 /// A runtime with at most `most` worker threads, and never more than the machine has processors.
-#[cfg(any(feature = "node", feature = "operator", feature = "kms"))]
 fn on_threads(most: usize) -> tokio::runtime::Builder {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(most);
     let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -11,14 +11,12 @@ pub(crate) enum Exit {
     /// Everything that was asked for is good.
     Good,
     /// The command did its work, and something that it looked at is not good.
-    #[cfg(any(feature = "operator", feature = "cli", feature = "emulator"))]
     Failed,
     /// The input (a file, an argument) is invalid; clap uses the same code.
     Invalid,
     /// The surroundings do not allow it: a port is taken, a directory cannot be written.
     Unavailable,
     /// The command that was run inside ended with this code.
-    #[cfg(feature = "emulator")]
     Inner(u8),
 }
 
@@ -26,11 +24,9 @@ impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         match exit {
             Exit::Good => Self::SUCCESS,
-            #[cfg(any(feature = "operator", feature = "cli", feature = "emulator"))]
             Exit::Failed => Self::from(1),
             Exit::Invalid => Self::from(2),
             Exit::Unavailable => Self::from(3),
-            #[cfg(feature = "emulator")]
             Exit::Inner(code) => Self::from(code),
         }
     }

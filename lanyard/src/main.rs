@@ -1,25 +1,24 @@
 //! Lanyard brings Azure identities to the components that need them.
 
+// Helpers that commands share: a build with fewer commands leaves some of them unused.
+#![cfg_attr(
+    not(all(
+        feature = "node",
+        feature = "operator",
+        feature = "kms",
+        feature = "canary",
+        feature = "cli",
+        feature = "emulator"
+    )),
+    allow(dead_code, unused_imports, reason = "shared by commands that this build leaves out")
+)]
+
 mod cli;
 mod commands;
 mod exit;
 mod logging;
-#[cfg(any(
-    feature = "node",
-    feature = "operator",
-    feature = "kms",
-    feature = "cli",
-    feature = "emulator"
-))]
 mod output;
 mod settings;
-#[cfg(any(
-    feature = "node",
-    feature = "operator",
-    feature = "kms",
-    feature = "canary",
-    feature = "emulator"
-))]
 mod signals;
 
 use std::ffi::OsString;

@@ -1,13 +1,31 @@
 //! What goes to standard output: tables for people, JSON and YAML for programs.
 
-#[cfg(any(feature = "node", feature = "cli", feature = "emulator"))]
-mod document;
-
 use std::io::{self, Write};
 
-#[cfg(any(feature = "node", feature = "cli", feature = "emulator"))]
-pub(crate) use self::document::{Format, document};
+use serde::Serialize;
+
 use crate::exit::CommandError;
+
+/// The form of a command's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// A table for people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// A value as a document.
+pub(crate) fn document(value: &impl Serialize, format: Format) -> String {
+    match format {
+        Format::Yaml => serde_saphyr::to_string(value).unwrap_or_else(|error| error.to_string()),
+        Format::Table | Format::Json => {
+            serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
+        }
+    }
+}
 
 /// Writes to standard output. A reader that went away (`| head`) is no error; a disk that is full is
 /// one, for whoever reads the file must not take a part for the whole.
@@ -27,14 +45,12 @@ pub(crate) fn print(text: &str) -> Result<(), CommandError> {
 }
 
 /// Writes a line of progress or explanation to standard error.
-#[cfg(any(feature = "node", feature = "operator", feature = "cli", feature = "emulator"))]
 pub(crate) fn note(text: &str) {
     // Nobody is left to be told when standard error is gone.
     drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
 /// Whether standard output is a terminal.
-#[cfg(feature = "emulator")]
 pub(crate) fn to_terminal() -> bool {
     io::IsTerminal::is_terminal(&io::stdout())
 }

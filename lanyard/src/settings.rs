@@ -1,60 +1,34 @@
 //! The environment, read in one place and documented here.
 
-#[cfg(feature = "canary")]
 use std::ffi::OsString;
-#[cfg(any(
-    feature = "node",
-    feature = "kms",
-    feature = "canary",
-    feature = "cli",
-    feature = "emulator"
-))]
 use std::path::PathBuf;
 
 /// What the environment says. Flags win over it where both exist.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
     /// `HTTPS_PROXY`: the proxy for requests to Azure.
-    #[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
     pub(crate) https_proxy: Option<String>,
     /// `NO_PROXY`: hosts that are reached without it.
-    #[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
     pub(crate) no_proxy: Option<String>,
     /// `XDG_RUNTIME_DIR`: where a running local Azure leaves its address.
-    #[cfg(feature = "emulator")]
     pub(crate) runtime_directory: Option<PathBuf>,
     /// `SSL_CERT_FILE`: the trusted authorities, in the place of the system's.
-    #[cfg(any(
-        feature = "node",
-        feature = "kms",
-        feature = "canary",
-        feature = "cli",
-        feature = "emulator"
-    ))]
     pub(crate) ssl_cert_file: Option<PathBuf>,
     /// `KUBERNETES_SERVICE_HOST`: the Kubernetes API, in a pod.
-    #[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
     pub(crate) kubernetes_host: Option<String>,
     /// `KUBERNETES_SERVICE_PORT`: its port.
-    #[cfg(any(feature = "node", feature = "operator", feature = "canary", feature = "cli"))]
     pub(crate) kubernetes_port: Option<String>,
     /// `KUBECONFIG`, or `~/.kube/config`: the Kubernetes API, for a person.
-    #[cfg(feature = "cli")]
     pub(crate) kubeconfigs: Vec<PathBuf>,
     /// `AZURE_POD_IDENTITY_AUTHORITY_HOST`: a stand-in for the instance metadata service.
-    #[cfg(any(feature = "node", feature = "kms"))]
     pub(crate) managed_identity_host: Option<String>,
     /// `AZURE_CLIENT_ID`, as the workload identity webhook sets it.
-    #[cfg(feature = "kms")]
     pub(crate) azure_client_id: Option<String>,
     /// `AZURE_TENANT_ID`, the same.
-    #[cfg(feature = "kms")]
     pub(crate) azure_tenant_id: Option<String>,
     /// `AZURE_FEDERATED_TOKEN_FILE`, the same.
-    #[cfg(feature = "kms")]
     pub(crate) azure_federated_token_file: Option<PathBuf>,
     /// `AZURE_AUTHORITY_HOST`, the same.
-    #[cfg(feature = "kms")]
     pub(crate) azure_authority_host: Option<String>,
     /// `LANYARD_CRASH_AT`: the step at which the process kills itself.
     #[cfg(feature = "crash-points")]
@@ -70,13 +44,11 @@ pub(crate) struct Environment {
     #[cfg(feature = "sanity")]
     pub(crate) test_controller: bool,
     /// `NO_COLOR`: tables without colour.
-    #[cfg(feature = "emulator")]
     pub(crate) no_color: bool,
 }
 
 impl Environment {
     /// The value of a variable whose name the person gave.
-    #[cfg(feature = "canary")]
     pub(crate) fn variable(name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
@@ -85,48 +57,19 @@ impl Environment {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     pub(crate) fn load() -> Self {
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        #[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
         let either = |upper: &str, lower: &str| text(upper).or_else(|| text(lower));
         Self {
-            #[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
             https_proxy: either("HTTPS_PROXY", "https_proxy"),
-            #[cfg(any(feature = "node", feature = "kms", feature = "canary", feature = "cli"))]
             no_proxy: either("NO_PROXY", "no_proxy"),
-            #[cfg(feature = "emulator")]
             runtime_directory: text("XDG_RUNTIME_DIR").map(PathBuf::from),
-            #[cfg(any(
-                feature = "node",
-                feature = "kms",
-                feature = "canary",
-                feature = "cli",
-                feature = "emulator"
-            ))]
             ssl_cert_file: text("SSL_CERT_FILE").map(PathBuf::from),
-            #[cfg(any(
-                feature = "node",
-                feature = "operator",
-                feature = "canary",
-                feature = "cli"
-            ))]
             kubernetes_host: text("KUBERNETES_SERVICE_HOST"),
-            #[cfg(any(
-                feature = "node",
-                feature = "operator",
-                feature = "canary",
-                feature = "cli"
-            ))]
             kubernetes_port: text("KUBERNETES_SERVICE_PORT"),
-            #[cfg(feature = "cli")]
             kubeconfigs: kubeconfigs(),
-            #[cfg(any(feature = "node", feature = "kms"))]
             managed_identity_host: text("AZURE_POD_IDENTITY_AUTHORITY_HOST"),
-            #[cfg(feature = "kms")]
             azure_client_id: text("AZURE_CLIENT_ID"),
-            #[cfg(feature = "kms")]
             azure_tenant_id: text("AZURE_TENANT_ID"),
-            #[cfg(feature = "kms")]
             azure_federated_token_file: text("AZURE_FEDERATED_TOKEN_FILE").map(PathBuf::from),
-            #[cfg(feature = "kms")]
             azure_authority_host: text("AZURE_AUTHORITY_HOST"),
             #[cfg(feature = "crash-points")]
             crash_at: text("LANYARD_CRASH_AT"),
@@ -136,14 +79,12 @@ impl Environment {
             clock_ahead: text("LANYARD_CLOCK_AHEAD"),
             #[cfg(feature = "sanity")]
             test_controller: text("LANYARD_TEST_CONTROLLER").is_some(),
-            #[cfg(feature = "emulator")]
             no_color: text("NO_COLOR").is_some(),
         }
     }
 }
 
 /// The files that `kubectl` would read.
-#[cfg(feature = "cli")]
 fn kubeconfigs() -> Vec<PathBuf> {
     match std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()) {
         Some(list) => std::env::split_paths(&list).filter(|path| *path != PathBuf::new()).collect(),
