@@ -129,7 +129,6 @@ async fn survives(mut classes: Vec<Class>, most: u64) -> Result<(), Failed> {
     within(SOON, node.rotated("mounted", version)).await??;
     within(SOON, node.publish("last", "calm")).await??;
     node.is_alive()?;
-    println!("{} KiB at most, of {} KiB", peak / 1024, LIMIT / 1024);
     if peak <= most { Ok(()) } else { Err(format!("it held {peak} bytes, not {most}").into()) }
 }
 
