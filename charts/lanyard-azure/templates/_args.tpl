@@ -11,7 +11,5 @@
 {{- if .Values.hostedCluster }}
 - --file=/etc/lanyard/hosted-cluster/hostedcluster.yaml
 {{- end }}
-{{- if .Values.persistence.enabled }}
 - --state=/var/lib/lanyard/azure
-{{- end }}
 {{- end }}

@@ -208,23 +208,23 @@ pub(super) async fn deletion(stage: &Stage) -> Result<(), Failed> {
     let told = format!("hostedclusteridentities/{NAME}");
     let wait = ["wait", "--for=delete", &told, "--namespace", NAMESPACE, "--timeout=60s"];
     stage.kubectl().run(&wait).map_err(|error| stage.told(error))?;
+    // So it is with pod statuses, whose owners are pods.
     let kinds = "hostedclusters,hostedcontrolplanes,hostedclusteridentities,secretproviderclasses,\
                  secretproviderclasspodstatuses";
-    let everything = ["get", kinds, "--all-namespaces", "--output=name"];
-    let left = stage.kubectl().run(&everything).map_err(chain)?;
-    if !left.trim().is_empty() {
-        return Err(format!("left behind: {left}").into());
-    }
-    // Pods of deleted deployments take their time.
+    let everything = [kinds, "--all-namespaces"];
+    let items = |list: &Value| list["items"].as_array().cloned().unwrap_or_default();
+    let is_empty = |list: &Value| items(list).is_empty();
+    let gone =
+        stage.kubectl().await_object("no object is left", START, &everything, is_empty).await;
+    gone.map_err(|error| stage.told(error))?;
     let kinds = "deployments,replicasets,pods,configmaps,secrets,services,serviceaccounts,\
                  roles,rolebindings";
     let content = [kinds, "--namespace", CONTROL_PLANE];
     let own = ["lanyard-azure-ca", "kube-root-ca.crt", "default"];
-    let is_empty = |list: &Value| {
-        let items = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
-        items.iter().all(|it| it["metadata"]["name"].as_str().is_some_and(|it| own.contains(&it)))
-    };
-    let found = stage.kubectl().await_object("nothing is left", START, &content, is_empty).await;
+    let is_own = |it: &Value| it["metadata"]["name"].as_str().is_some_and(|it| own.contains(&it));
+    let has_own_only = |list: &Value| items(list).iter().all(is_own);
+    let found =
+        stage.kubectl().await_object("nothing is left", START, &content, has_own_only).await;
     found.map_err(|error| stage.told(error))?;
     let pods = stage.parts.site.cluster.layout().kubelet().join("pods");
     let mounts = std::fs::read_to_string("/proc/self/mounts").map_err(chain)?;
