@@ -19,6 +19,7 @@ use self::archive::{Entry, Image};
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Tally};
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -79,7 +80,10 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
             process::say(&format!("files for the Containerfile: {}", built.root.display()));
             Ok(())
         }
-        Verb::Try => try_out(house, &build(house, LANYARD)?).map(drop),
+        Verb::Try => {
+            workspace::build_programs(house)?;
+            try_out(house, &build(house, LANYARD)?).map(drop)
+        }
         Verb::Pack(pack) => self::pack(pack),
     }
 }
@@ -111,6 +115,13 @@ fn build(house: &House, reference: &str) -> Result<Built, TaskError> {
             findings: vec![program.display().to_string()],
         });
     }
+    let switches = workspace::test_switches(&bytes);
+    if !switches.is_empty() {
+        return Err(TaskError::Findings {
+            check: "switches for tests in programs of the image",
+            findings: switches.into_iter().map(str::to_owned).collect(),
+        });
+    }
     let mut entries = content::around_a_client();
     entries.push(Entry::program("lanyard", bytes));
     let root = directory.join("root");
@@ -126,11 +137,8 @@ fn build(house: &House, reference: &str) -> Result<Built, TaskError> {
     Ok(Built { archive, root })
 }
 
-/// Runs the judge of the image, in a network namespace that ends with it.
+/// Runs the judge of the image, which is built, in a network namespace that ends with it.
 fn try_out(house: &House, built: &Built) -> Result<Tally, TaskError> {
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--package", "lanyard-conformance-image"]);
-    process::run(&mut build)?;
     let mut command = Command::new("unshare");
     command.arg("--net").arg(house.debug_binaries().join("lanyard-conformance-image"));
     command.arg("--root").arg(&built.root);
@@ -185,12 +193,14 @@ fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) 
 pub(crate) fn check(house: &House) -> Result<Tally, TaskError> {
     let mut tree = house.cargo();
     tree.args(["tree", "--locked", "--package", "lanyard", "--no-default-features"]);
-    tree.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
+    tree.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p} {f}"]);
     let graph = process::capture(&mut tree)?;
-    let findings = forbidden_packages(&String::from_utf8_lossy(&graph));
+    let graph = String::from_utf8_lossy(&graph);
+    let mut findings = forbidden_packages(&graph);
+    findings.extend(workspace::test_features(&graph));
     if !findings.is_empty() {
         return Err(TaskError::Findings {
-            check: "packages that the image must not hold",
+            check: "packages and features that the image must not hold",
             findings,
         });
     }
