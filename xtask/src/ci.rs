@@ -4,8 +4,12 @@
 //! built meanwhile needs nothing of them.
 
 mod lanes;
+mod processor_time;
+
+use std::time::Duration;
 
 use self::lanes::Lane;
+use self::processor_time::ProcessorTime;
 use crate::codegen;
 use crate::conformance::{self, Suite};
 use crate::deny;
@@ -19,6 +23,7 @@ use crate::satellites;
 use crate::test;
 use crate::tidy;
 use crate::tools;
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -38,14 +43,19 @@ struct Stage {
     run: Box<Check>,
 }
 
-/// The stage that installs what others wrote.
-const TOOLS: &str = "tools";
+/// The stage that builds the programs of the suites. It runs wherever a suite does.
+const PROGRAMS: &str = "programs";
+
+/// The stage that builds the fuzz targets. It runs wherever one of them does.
+const FUZZ_BUILD: &str = "fuzz build";
 
 type Check = dyn Fn(&House) -> Result<Tally, TaskError> + Sync;
 
 struct Outcome {
     name: String,
     seconds: u64,
+    /// The processor time of the stage and of the processes that it waited for, where it is known.
+    processor: Option<Duration>,
     result: Result<Tally, TaskError>,
 }
 
@@ -74,58 +84,79 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
     })
 }
 
-/// One stage, whose last line is its count.
+/// One stage. Its last lines are its processor time and its count.
 fn run_here(house: &House, name: &str) -> Result<(), TaskError> {
     let known = || stages().iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     let stage = stages().into_iter().find(|it| it.name == name).ok_or_else(|| {
         TaskError::Unknown { what: "stage", name: name.to_owned(), known: known() }
     })?;
-    let tally = (stage.run)(house)?;
-    process::say(&tally.to_string());
+    let result = (stage.run)(house);
+    if let Some(processor) = ProcessorTime::used() {
+        process::say(&processor.to_string());
+    }
+    process::say(&result?.to_string());
     Ok(())
 }
 
-/// Where whoever waits for it can read along.
+/// Runs the stages where the caller can read along.
 fn one_by_one(house: &House, stages: Vec<Stage>) -> Vec<Outcome> {
     let watched = stages.into_iter().map(|stage| {
         process::say(&format!("\n=== {}", stage.name));
-        let watch = Stopwatch::start();
-        let result = (stage.run)(house);
+        let (watch, before) = (Stopwatch::start(), ProcessorTime::used());
+        let result = (stage.run)(house).and_then(nothing_ignored);
         if let Err(error) = &result {
             process::complain(error);
         }
-        Outcome { name: stage.name, seconds: watch.elapsed().as_secs(), result }
+        let processor = ProcessorTime::used().zip(before).map(|(now, before)| now.since(before));
+        Outcome { name: stage.name, seconds: watch.elapsed().as_secs(), processor, result }
     });
     watched.collect()
 }
 
+/// Fails a stage that left something out: here everything has to run.
+fn nothing_ignored(tally: Tally) -> Result<Tally, TaskError> {
+    if tally.ignored == 0 {
+        return Ok(tally);
+    }
+    let hint = "each has a line `... ignored` above; those that mount file systems need root";
+    Err(TaskError::Findings {
+        check: "tests that did not run",
+        findings: vec![format!("{tally}"), hint.to_owned()],
+    })
+}
+
+/// Every stage, each lane in its order.
 fn stages() -> Vec<Stage> {
     let mut stages = vec![
-        stage("test", test::run),
-        // Whoever needs one of them waits for it, most often when all of them are there already.
-        aside(one(TOOLS, tools::install_all)),
-        stage("crash", test::crash),
         one("format", format),
-        one("codegen", codegen::check),
-        one("clippy", clippy),
         one("layers", |house| layers::check(house).map(drop)),
         one("tidy", |house| tidy::check(house).map(drop)),
+        one("codegen", codegen::check),
+        one(PROGRAMS, workspace::build_programs),
+        stage("test", test::run),
+        one("clippy", clippy),
+        one(FUZZ_BUILD, fuzz::build),
         one("docs", docs),
-        aside(stage("image", image::check)),
+        // A suite that needs one of them sooner installs it, or waits until it is there.
+        aside(one("tools", tools::install_all)),
+        Stage { after: vec![PROGRAMS], ..aside(stage("image", image::check)) },
         aside(one("deny", deny::check)),
-        late(stage("satellites", satellites::check)),
+        aside(stage("satellites", satellites::check)),
     ];
     stages.extend(Suite::ALL.map(|suite| {
-        let stage = stage(&format!("conformance {}", suite.name()), move |house: &House| {
-            conformance::run_suite(house, suite)
-        });
-        Stage { after: suite.needs_image().then_some("image").into_iter().collect(), ..stage }
+        let name = format!("conformance {}", suite.name());
+        let run = move |house: &House| conformance::run_suite(house, suite);
+        let image = suite.needs_image().then_some("image");
+        let after = [PROGRAMS].into_iter().chain(image).collect();
+        let lane = if suite.needs_node() { Lane::Nodes } else { Lane::Suites };
+        Stage { lane, after, ..stage(&name, run) }
     }));
-    stages.push(stage("conformance --live stops", conformance::check_live_stops));
+    let live = stage("conformance --live stops", conformance::check_live_stops);
+    stages.push(Stage { lane: Lane::Suites, after: vec![PROGRAMS], ..live });
     stages.extend(fuzz::TARGETS.map(|target| {
-        late(one(&format!("fuzz {target}"), move |house: &House| {
-            fuzz::fuzz(house, target, fuzz::SMOKE_SECONDS)
-        }))
+        let run = move |house: &House| fuzz::fuzz(house, target, fuzz::SMOKE_SECONDS);
+        let target = one(&format!("fuzz {target}"), run);
+        Stage { after: vec![FUZZ_BUILD], ..aside(target) }
     }));
     stages
 }
@@ -133,11 +164,6 @@ fn stages() -> Vec<Stage> {
 /// A stage that builds in directories of its own.
 fn aside(stage: Stage) -> Stage {
     Stage { lane: Lane::Aside, ..stage }
-}
-
-/// One that begins when the tools are there: until then two stages at a time keep the machine busy.
-fn late(stage: Stage) -> Stage {
-    Stage { lane: Lane::Late, after: vec![TOOLS], ..stage }
 }
 
 fn stage(name: &str, run: impl Fn(&House) -> Result<Tally, TaskError> + Sync + 'static) -> Stage {
@@ -149,6 +175,7 @@ fn one(name: &str, run: impl Fn(&House) -> Result<(), TaskError> + Sync + 'stati
     stage(name, move |house| run(house).map(|()| Tally::ONE))
 }
 
+/// The stages whose names begin so, and those that build for them.
 fn wanted(stages: Vec<Stage>, only: &[String]) -> Result<Vec<Stage>, TaskError> {
     let names = stages.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(unknown) =
@@ -156,47 +183,53 @@ fn wanted(stages: Vec<Stage>, only: &[String]) -> Result<Vec<Stage>, TaskError> 
     {
         return Err(TaskError::Unknown { what: "stage", name: unknown.clone(), known: names });
     }
-    let is_wanted =
+    let is_named =
         |name: &str| only.is_empty() || only.iter().any(|it| name.starts_with(it.as_str()));
-    Ok(stages.into_iter().filter(|it| is_wanted(&it.name)).collect())
+    let builds = stages.iter().filter(|it| is_named(&it.name)).flat_map(|it| it.after.clone());
+    let builds: Vec<_> = builds.filter(|it| [PROGRAMS, FUZZ_BUILD].contains(it)).collect();
+    let is_wanted = |stage: &Stage| is_named(&stage.name) || builds.contains(&stage.name.as_str());
+    Ok(stages.into_iter().filter(is_wanted).collect())
 }
 
-/// A line per stage, and the seconds that all of them together kept whoever waited.
+/// A line per stage, with its seconds and those of processors, and the same of all stages together.
 fn summary(outcomes: &[Outcome], seconds: u64) -> Vec<String> {
     let mut total = Tally::default();
-    let mut lines = vec![String::new(), "stage                        seconds  result".to_owned()];
+    let mut processor = Duration::ZERO;
+    let mut lines =
+        vec![String::new(), "stage                        seconds  processor  result".to_owned()];
     for outcome in outcomes {
         let verdict = if let Ok(tally) = &outcome.result {
             total += *tally;
-            match tally.ignored {
-                0 => format!("ok ({})", tally.passed),
-                ignored => format!("ok ({}, {ignored} ignored)", tally.passed),
-            }
+            format!("ok ({})", tally.passed)
         } else {
             total += Tally::FAILURE;
             "FAILED".to_owned()
         };
-        lines.push(format!("{:<28} {:>7}  {verdict}", outcome.name, outcome.seconds));
+        processor += outcome.processor.unwrap_or_default();
+        let used = outcome.processor.map_or_else(|| "?".to_owned(), |it| it.as_secs().to_string());
+        let Outcome { name, seconds, .. } = outcome;
+        lines.push(format!("{name:<28} {seconds:>7}  {used:>9}  {verdict}"));
     }
-    lines.push(format!("{:<28} {seconds:>7}", "all stages"));
+    let processor = processor.as_secs();
+    lines.push(format!("{:<28} {seconds:>7}  {processor:>9}", "all stages"));
     lines.push(total.to_string());
     lines
 }
 
-fn format(house: &House) -> Result<(), TaskError> {
+pub(crate) fn format(house: &House) -> Result<(), TaskError> {
     process::run(house.cargo().args(["fmt", "--all", "--check"]))
 }
 
-fn clippy(house: &House) -> Result<(), TaskError> {
+pub(crate) fn clippy(house: &House) -> Result<(), TaskError> {
     let mut command = house.cargo();
-    command.args(["clippy", "--workspace", "--all-targets", "--all-features", "--locked"]);
+    command.arg("clippy").args(workspace::WHOLE).arg("--all-targets");
     process::run(command.args(["--", "--deny", "warnings"]))
 }
 
 fn docs(house: &House) -> Result<(), TaskError> {
     let mut command = house.cargo();
     command.env("RUSTDOCFLAGS", "--deny warnings");
-    process::run(command.args(["doc", "--workspace", "--no-deps", "--all-features", "--locked"]))
+    process::run(command.arg("doc").args(workspace::WHOLE).arg("--no-deps"))
 }
 
 #[cfg(test)]
@@ -204,12 +237,14 @@ mod tests {
     use super::*;
 
     fn outcome(name: &str, result: Result<Tally, TaskError>) -> Outcome {
-        Outcome { name: name.to_owned(), seconds: 2, result }
+        Outcome { name: name.to_owned(), seconds: 2, processor: None, result }
     }
 
     #[test]
-    fn the_first_stage_is_the_test_command_of_the_readme() {
-        assert_eq!(stages().first().map(|it| it.name.clone()), Some("test".to_owned()));
+    fn a_test_that_is_ignored_fails_its_stage() {
+        assert!(nothing_ignored(Tally::ONE).is_ok());
+        let error = nothing_ignored(Tally { ignored: 2, ..Tally::ONE }).expect_err("two are");
+        assert!(error.to_string().contains("1 passed, 0 failed, 2 ignored"), "{error}");
     }
 
     #[test]
@@ -227,7 +262,9 @@ mod tests {
     #[test]
     fn stages_are_chosen_by_the_beginning_of_their_names() {
         let chosen = wanted(stages(), &["conformance".to_owned()]).expect("there are such stages");
-        assert_eq!(chosen.len(), Suite::ALL.len() + 1);
+        // And the build of the programs.
+        assert_eq!(chosen.len(), Suite::ALL.len() + 2);
+        assert!(chosen.iter().any(|it| it.name == PROGRAMS));
         assert!(wanted(stages(), &["deploy".to_owned()]).is_err());
     }
 

@@ -12,6 +12,7 @@ use crate::failure::TaskError;
 use crate::house::House;
 use crate::process;
 use crate::tools::{self, KubernetesVersion};
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -88,7 +89,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
 /// Builds the program of the cluster.
 fn build(house: &House) -> Result<PathBuf, TaskError> {
     let mut build = house.cargo();
-    build.args(["build", "--quiet", "--locked", "--package", "lanyard-cluster"]);
+    build.args(["build", "--quiet"]).args(workspace::WHOLE).args(["--bin", "lanyard-cluster"]);
     process::run(&mut build)?;
     Ok(house.debug_binaries().join("lanyard-cluster"))
 }

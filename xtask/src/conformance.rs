@@ -12,6 +12,7 @@ use crate::house::House;
 use crate::image::{self, Product};
 use crate::process::{self, Tally};
 use crate::tools::KubernetesVersion;
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -95,6 +96,11 @@ impl Suite {
         }
     }
 
+    /// Whether the suite starts a node.
+    pub(crate) const fn needs_node(self) -> bool {
+        matches!(self, Self::Chart | Self::Csi | Self::Interop | Self::Node | Self::HostedCluster)
+    }
+
     /// Whether the suite runs what is shipped.
     pub(crate) const fn needs_image(self) -> bool {
         matches!(self, Self::Node | Self::HostedCluster)
@@ -103,8 +109,9 @@ impl Suite {
 
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskError> {
     let suites = wanted(arguments);
+    workspace::build_programs(house)?;
     let tally = run_each(&suites, |suite| {
-        let mut command = driver(house, suite, arguments.kubernetes)?;
+        let mut command = suite_command(house, suite, arguments.kubernetes)?;
         command.args(arguments.live.then_some("--live"));
         command.args(arguments.bless.then_some("--bless"));
         command.args(arguments.only.iter());
@@ -162,16 +169,16 @@ fn run_each(
     }
 }
 
-/// One suite as CI runs it.
+/// One suite as CI runs it, on programs that are built.
 pub(crate) fn run_suite(house: &House, suite: Suite) -> Result<Tally, TaskError> {
-    process::run_counted(&mut driver(house, suite, KubernetesVersion::V1_36)?)
+    process::run_counted(&mut suite_command(house, suite, KubernetesVersion::V1_36)?)
 }
 
 /// Without credentials a live suite must say what it needs and stop with status 2.
 pub(crate) fn check_live_stops(house: &House) -> Result<Tally, TaskError> {
     let mut tally = Tally::default();
     for suite in Suite::LIVE {
-        let mut command = driver(house, suite, KubernetesVersion::V1_36)?;
+        let mut command = suite_command(house, suite, KubernetesVersion::V1_36)?;
         let output = process::output_of(command.arg("--live").env_clear())?;
         let message = String::from_utf8_lossy(&output.stderr);
         if output.status.code() != Some(2) || !message.contains("AZURE_TENANT_ID") {
@@ -185,22 +192,16 @@ pub(crate) fn check_live_stops(house: &House) -> Result<Tally, TaskError> {
     Ok(tally)
 }
 
-/// Builds what a suite needs and returns the command that runs it.
-fn driver(
+/// Installs what a suite needs beside the programs of the workspace, and returns the command that runs
+/// it.
+fn suite_command(
     house: &House,
     suite: Suite,
     kubernetes: KubernetesVersion,
 ) -> Result<Command, TaskError> {
     let flags = programs::flags(house, suite, kubernetes)?;
-    build_programs(house)?;
     let binaries = house.debug_binaries();
     Ok(command(house, &binaries, suite.name(), flags, &binaries.join("lanyard")))
-}
-
-/// Builds every program of the workspace: a part of it has other features of its dependencies,
-/// and the next suite would build those again.
-fn build_programs(house: &House) -> Result<(), TaskError> {
-    process::run(house.cargo().args(["build", "--workspace", "--bins", "--locked"]))
 }
 
 fn command(

@@ -1,9 +1,11 @@
 //! `cargo xtask fuzz`: coverage-guided fuzzing on stable Rust.
 
+use std::process::Command;
+
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Tally};
-use crate::tools;
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -38,6 +40,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskErr
             known: TARGETS.join(", "),
         });
     }
+    build(house)?;
     let mut tally = Tally::default();
     for target in TARGETS {
         if arguments.target.as_deref().is_none_or(|wanted| wanted == target) {
@@ -49,25 +52,35 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskErr
     Ok(tally)
 }
 
-/// Runs one target; finds of this run go to the built files, the seeds stay as committed.
-pub(crate) fn fuzz(house: &House, target: &str, seconds: u32) -> Result<(), TaskError> {
-    let binaries = tools::cargo_tool(house, tools::CARGO_FUZZ)?;
-    let found = house.target().join("fuzz-corpus").join(target);
-    std::fs::create_dir_all(&found).map_err(|source| TaskError::File {
-        action: "create",
-        path: found.clone(),
-        source,
-    })?;
+/// Builds every target with counters of coverage in our own crates. Crates of others are those of every
+/// other build.
+pub(crate) fn build(house: &House) -> Result<(), TaskError> {
     let mut command = house.cargo();
-    command.env("PATH", house.path_with(&binaries));
-    command.env("CARGO_TARGET_DIR", house.target().join("fuzz"));
-    // The address sanitizer needs a nightly compiler; coverage does not, and our code is safe.
-    command.args(["fuzz", "run", "--sanitizer", "none", target]);
-    command.arg(&found);
-    command.arg(house.root().join("fuzz").join("corpus").join(target));
-    command.args(["--", "-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=2048"]);
+    command.arg("build").args(workspace::WHOLE);
+    for target in TARGETS {
+        command.args(["--bin", target]);
+    }
+    let wrapper = house.root().join("fuzz").join("rustc-with-coverage.sh");
+    process::run(command.env("RUSTC_WORKSPACE_WRAPPER", wrapper))
+}
+
+/// Runs one target that is built; finds of this run go to the built files, the seeds stay as committed.
+pub(crate) fn fuzz(house: &House, target: &str, seconds: u32) -> Result<(), TaskError> {
+    let directory = |name: &str| {
+        let path = house.target().join(name).join(target);
+        std::fs::create_dir_all(&path).map_err(|source| TaskError::File {
+            action: "create",
+            path: path.clone(),
+            source,
+        })?;
+        Ok::<_, TaskError>(path)
+    };
+    let (found, artifacts) = (directory("fuzz-corpus")?, directory("fuzz-artifacts")?);
+    let mut command = Command::new(house.debug_binaries().join(target));
+    command.arg(&found).arg(house.root().join("fuzz").join("corpus").join(target));
+    command.arg(format!("-artifact_prefix={}/", artifacts.display()));
+    command.args(["-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=2048"]);
     // No input may keep a thread of the node for long.
-    command.arg("-timeout=10");
-    command.arg(format!("-max_total_time={seconds}"));
+    command.arg("-timeout=10").arg(format!("-max_total_time={seconds}"));
     process::run(&mut command)
 }

@@ -88,6 +88,11 @@ impl House {
         command
     }
 
+    /// Whether the caller is root.
+    pub(crate) fn is_root() -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
     /// Whether the `PATH` holds a program of this name.
     pub(crate) fn has_program(&self, name: &str) -> bool {
         self.program(name).is_some()

@@ -21,6 +21,7 @@ pub(crate) use self::product::Product;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Tally};
+use crate::workspace;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -107,6 +108,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
     match &arguments.verb {
         Verb::Build(build) => build_all(house, build),
         Verb::Try { image } => {
+            workspace::build_programs(house)?;
             for product in chosen(*image) {
                 try_out(house, product, &build_for_suites(house, product)?)?;
             }
@@ -171,6 +173,13 @@ fn build(
             findings: vec![program.display().to_string()],
         });
     }
+    let switches = workspace::test_switches(&bytes);
+    if !switches.is_empty() {
+        return Err(TaskError::Findings {
+            check: "switches for tests in programs of the image",
+            findings: switches.into_iter().map(str::to_owned).collect(),
+        });
+    }
     let mut entries = content::around_a_client();
     entries.push(Entry::program("lanyard", bytes));
     stage(&entries, &built.root)?;
@@ -227,13 +236,8 @@ fn is_newer(archive: &Path, program: &Path) -> bool {
     })
 }
 
-/// Runs the judge of an image, in a network namespace that ends with it.
+/// Runs the tests of an image, whose program is built, in a network namespace that ends with it.
 fn try_out(house: &House, product: Product, built: &Built) -> Result<Tally, TaskError> {
-    let mut build = house.cargo();
-    // With the package `lanyard`, so that its dependencies have the same features as in every build.
-    build.args(["build", "--locked", "--package", "lanyard"]);
-    build.args(["--package", "lanyard-conformance-image", "--bin", "lanyard-conformance-image"]);
-    process::run(&mut build)?;
     let mut command = Command::new("unshare");
     command.arg("--net").arg(house.debug_binaries().join("lanyard-conformance-image"));
     command.arg("--root").arg(&built.root);

@@ -60,14 +60,15 @@ const LAYERS: &[(&str, Layer)] = &[
     ("lanyard-cluster", Layer::Ground),
     ("lanyard-conformance", Layer::Outside),
     ("lanyard-conformance-image", Layer::Outside),
+    ("lanyard-fuzz", Layer::Outside),
     ("xtask", Layer::Outside),
 ];
 
 /// The local Azure shares only words and time with the rest, so that a misreading of Azure
-/// cannot pass on both sides; and only these two link it.
+/// cannot pass on both sides; and only these link it.
 const EMULATOR: &str = "lanyard-emulator";
 const EMULATOR_USES: [&str; 2] = ["lanyard-clock", "lanyard-vocabulary"];
-const EMULATOR_USERS: [&str; 2] = ["lanyard", "lanyard-up"];
+const EMULATOR_USERS: [&str; 3] = ["lanyard", "lanyard-fuzz", "lanyard-up"];
 
 /// Dev-dependencies that may point up: the tests of the node plugin call its CSI socket as the
 /// kubelet does, and the stand-in for the kubelet uses nothing of the node plugin.
@@ -94,13 +95,20 @@ pub(crate) fn check(house: &House) -> Result<usize, TaskError> {
     let answer = process::capture(&mut command)?;
     let graph = Graph::parse(&answer)
         .map_err(|source| TaskError::Answer { command: process::spelled(&command), source })?;
-    let findings = findings(&graph);
+    let mut findings = findings(&graph);
+    findings.extend(stale_rows(&graph));
     if !findings.is_empty() {
         return Err(TaskError::Findings { check: "arrows that do not point down", findings });
     }
     let edges = graph.members().map(|member| member.edges.len()).sum();
     process::say(&format!("{} crates, {edges} edges, all of them down", graph.members().count()));
     Ok(edges)
+}
+
+/// Rows of the table whose crate does not exist.
+fn stale_rows(graph: &Graph) -> Vec<String> {
+    let stale = LAYERS.iter().filter(|(name, _)| !graph.is_member(name));
+    stale.map(|(name, _)| format!("{name} is in the table of layers and no crate")).collect()
 }
 
 fn findings(graph: &Graph) -> Vec<String> {

@@ -5,6 +5,7 @@
 //! fails and says what is missing; nothing is skipped in silence.
 
 mod bench;
+mod check;
 mod ci;
 mod cluster;
 mod codegen;
@@ -21,6 +22,7 @@ mod satellites;
 mod test;
 mod tidy;
 mod tools;
+mod workspace;
 
 use std::process::ExitCode;
 
@@ -41,6 +43,8 @@ struct Arguments {
 enum Task {
     /// Run every test of the workspace (needs Rust alone)
     Test,
+    /// Run formatter, lints and tests as fast as can be, for the change at hand
+    Check,
     /// Run everything that CI runs, with the seconds of each stage
     Ci(ci::Arguments),
     /// Write the page of outcome codes out of their table
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
 fn run(task: &Task, house: &House) -> Result<(), TaskError> {
     match task {
         Task::Test => test::run(house).map(drop),
+        Task::Check => check::run(house),
         Task::Ci(arguments) => ci::run(house, arguments),
         Task::Outcomes => outcomes::run(house),
         Task::Layers => layers::check(house).map(drop),

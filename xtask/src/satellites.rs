@@ -1,5 +1,5 @@
 //! Programs that live beside the workspace, because they need versions and settings of their own:
-//! judges, peers and fuzz targets. They are held to format and lints like everything else.
+//! judges and peers. They are held to format and lints like everything else.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,14 +9,9 @@ use crate::house::House;
 use crate::process::{self, Tally};
 use crate::tools::go_command;
 
-/// Rust workspaces of their own. The fuzz targets are only formatted here: their build is the
-/// fuzzer's, with flags that no other build shares.
-const RUST: [(&str, bool); 4] = [
-    ("benches/credential", true),
-    ("conformance/kubernetes/witness", true),
-    ("conformance/rust", true),
-    ("fuzz", false),
-];
+/// Rust workspaces of their own.
+const RUST: [&str; 3] =
+    ["benches/credential", "conformance/kubernetes/witness", "conformance/rust"];
 
 /// Go modules.
 const GO: [&str; 4] = [
@@ -28,15 +23,13 @@ const GO: [&str; 4] = [
 
 pub(crate) fn check(house: &House) -> Result<Tally, TaskError> {
     let mut tally = Tally::default();
-    for (path, is_linted) in RUST {
+    for path in RUST {
         let directory = house.root().join(path);
         process::run(house.cargo_in(&directory).args(["fmt", "--check"]))?;
-        if is_linted {
-            let mut clippy = house.cargo_in(&directory);
-            clippy.args(["clippy", "--all-targets", "--locked", "--target-dir"]);
-            clippy.arg(target(house)).args(["--", "--deny", "warnings"]);
-            process::run(&mut clippy)?;
-        }
+        let mut clippy = house.cargo_in(&directory);
+        clippy.args(["clippy", "--all-targets", "--locked", "--target-dir"]);
+        clippy.arg(target(house)).args(["--", "--deny", "warnings"]);
+        process::run(&mut clippy)?;
         tally += Tally::ONE;
     }
     for path in GO {

@@ -1,14 +1,27 @@
 //! `cargo xtask test`: the tests that need Rust alone.
 
+mod root;
+
+use self::root::Root;
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process::{self, Stopwatch, Tally};
+use crate::tools;
+use crate::workspace;
 
 /// Runs every test of the workspace and prints closing lines.
 pub(crate) fn run(house: &House) -> Result<Tally, TaskError> {
     let watch = Stopwatch::start();
+    let root = Root::find();
     let mut command = house.cargo();
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+    command
+        .args(root.cargo_settings().iter().flatten())
+        .arg("test")
+        .args(workspace::WHOLE)
+        .arg("--no-fail-fast");
+    if root.is_there() {
+        command.args(["--", "--include-ignored"]);
+    }
     let outcome = process::run_counted(&mut command);
     let seconds = watch.elapsed().as_secs();
     match &outcome {
@@ -17,17 +30,32 @@ pub(crate) fn run(house: &House) -> Result<Tally, TaskError> {
         }
         Err(_) => process::say(&format!("\nthe tests of the workspace failed ({seconds} s)")),
     }
+    if let Some(hint) = root.hint() {
+        process::say(hint);
+    }
     outcome
 }
 
-/// Kills a real node plugin at every step of its work. It mounts, so it needs root.
-pub(crate) fn crash(house: &House) -> Result<Tally, TaskError> {
+/// Runs every test in a process of its own, several at a time; documentation is not tested. Where
+/// cargo-nextest cannot be installed, the ordinary test command runs.
+pub(crate) fn run_with_nextest(house: &House) -> Result<(), TaskError> {
+    let binaries = match tools::cargo_tool(house, tools::CARGO_NEXTEST) {
+        Ok(binaries) => binaries,
+        Err(error) => {
+            process::complain(&error);
+            process::say("cargo-nextest is not there: this is `cargo xtask test`");
+            return run(house).map(drop);
+        }
+    };
+    let root = Root::find();
     let mut command = house.cargo();
-    // The whole workspace, so that its dependencies are built as for every other test.
-    command.args(["test", "--locked", "--workspace", "--features", "lanyard/crash-points"]);
-    let outcome = process::run_counted(command.args(["--test", "crash"]));
-    if let Ok(tally) = &outcome {
-        process::say(&format!("\nthe crash matrix: {tally}"));
+    command.env("PATH", house.path_with(&binaries));
+    command.args(["nextest", "run", "--no-fail-fast", "--status-level", "slow"]);
+    command.args(workspace::WHOLE).args(root.cargo_settings().iter().flatten());
+    if root.is_there() {
+        command.args(["--run-ignored", "all"]);
     }
-    outcome
+    process::run(&mut command)?;
+    root.hint().into_iter().for_each(process::say);
+    Ok(())
 }

@@ -13,7 +13,7 @@ mod node;
 
 use std::path::PathBuf;
 
-pub(crate) use self::cargo::{CARGO_DENY, CARGO_FUZZ, cargo_tool};
+pub(crate) use self::cargo::{CARGO_DENY, CARGO_NEXTEST, cargo_tool};
 pub(crate) use self::clients::{go_clients, python_clients, rust_clients};
 pub(crate) use self::go::{go_command, go_program};
 pub(crate) use self::node::{KubernetesVersion, node_programs};
@@ -48,7 +48,10 @@ type Install = dyn Fn(&House) -> Result<Installed, TaskError>;
 fn tools() -> Vec<Tool> {
     let mut tools = vec![
         tool("cargo-deny", |house| cargo::install(house, CARGO_DENY)),
-        tool("cargo-fuzz", |house| cargo::install(house, CARGO_FUZZ)),
+        Tool {
+            on_demand: true,
+            ..tool("cargo-nextest", |house| cargo::install(house, CARGO_NEXTEST))
+        },
     ];
     tools.extend(go::RECIPES.iter().map(|recipe| Tool {
         name: recipe.name,
@@ -114,6 +117,6 @@ mod tests {
         let house = House::from_environment().expect("the tests run inside the house");
         let arguments = Arguments { names: vec!["cargo-denial".to_owned()] };
         let error = run(&house, &arguments).expect_err("there is no such tool");
-        assert!(error.to_string().contains("cargo-deny, cargo-fuzz"), "{error}");
+        assert!(error.to_string().contains("cargo-deny, cargo-nextest"), "{error}");
     }
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
+use super::processor_time::ProcessorTime;
 use super::{Outcome, Stage};
 use crate::failure::TaskError;
 use crate::house::House;
@@ -15,22 +16,26 @@ use crate::process::{self, Stopwatch, Tally};
 /// Which stages run one after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// What builds in the workspace's own directory, where cargo lets nobody else build, and
-    /// what runs the programs from there.
+    /// What builds in the workspace's own directory, where cargo lets one build at a time.
     Workspace,
-    /// What builds elsewhere, and gives way: suites with clocks in them are in other lanes.
+    /// What builds elsewhere, and what nothing else waits for.
     Aside,
-    /// What builds elsewhere, too, and nobody waits for: it gives way to the image as well.
-    Late,
+    /// Suites without a node of their own. They run the programs as they are.
+    Suites,
+    /// Suites on a node. There is one at a time.
+    Nodes,
 }
 
 impl Lane {
-    /// How far it gives way to others.
+    const ALL: [Self; 4] = [Self::Workspace, Self::Aside, Self::Suites, Self::Nodes];
+
+    /// How far it gives way to others: suites wait for other programs most of the time, and have
+    /// deadlines.
     const fn niceness(self) -> Option<&'static str> {
         match self {
-            Self::Workspace => None,
+            Self::Suites | Self::Nodes => None,
+            Self::Workspace => Some("5"),
             Self::Aside => Some("10"),
-            Self::Late => Some("19"),
         }
     }
 }
@@ -57,10 +62,9 @@ pub(super) fn run(house: &House, stages: &[Stage]) -> Result<Vec<Outcome>, TaskE
         }
     };
     thread::scope(|scope| {
-        for lane in [Lane::Aside, Lane::Late] {
+        for lane in Lane::ALL {
             scope.spawn(move || travel(lane));
         }
-        travel(Lane::Workspace);
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcomes.sort_by_key(|(index, _)| *index);
@@ -158,8 +162,11 @@ impl Runner {
     fn run(&self, stage: &Stage, lane: Lane) -> Outcome {
         process::say(&format!("... {}", stage.name));
         let watch = Stopwatch::start();
-        let result = self.result(stage, lane);
-        Outcome { name: stage.name.clone(), seconds: watch.elapsed().as_secs(), result }
+        let result = self.result(stage, lane).and_then(super::nothing_ignored);
+        let (name, seconds) = (stage.name.clone(), watch.elapsed().as_secs());
+        let log = self.text(&stage.name);
+        let processor = log.lines().rev().find_map(ProcessorTime::parse);
+        Outcome { name, seconds, processor, result }
     }
 
     fn result(&self, stage: &Stage, lane: Lane) -> Result<Tally, TaskError> {
@@ -173,8 +180,7 @@ impl Runner {
         command.args(["ci", "--stage", &stage.name]);
         command.stderr(log.try_clone().map_err(file("share"))?).stdout(log);
         process::run(&mut command)?;
-        let text = fs::read(&path).map_err(file("read"))?;
-        let text = String::from_utf8_lossy(&text);
+        let text = self.text(&stage.name);
         let count = text.lines().next_back().and_then(Tally::parse);
         count.ok_or_else(|| process::failed(&command, "no count in its last line"))
     }
@@ -190,12 +196,16 @@ impl Runner {
 
     fn show(&self, outcome: &Outcome, number: usize, total: usize) {
         process::say(&format!("\n=== {number}/{total} {}", outcome.name));
-        // What it did not write, it cannot be asked for any more.
-        let text = fs::read(self.log(&outcome.name)).unwrap_or_default();
-        process::say(String::from_utf8_lossy(&text).trim_end());
+        process::say(self.text(&outcome.name).trim_end());
         if let Err(error) = &outcome.result {
             process::complain(error);
         }
+    }
+
+    /// What a stage wrote; nothing where there is no such file.
+    fn text(&self, stage: &str) -> String {
+        let text = fs::read(self.log(stage)).unwrap_or_default();
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     fn log(&self, stage: &str) -> PathBuf {
@@ -230,7 +240,7 @@ mod tests {
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(0));
         assert_eq!(schedule.begin(Lane::Aside), Turn::Stage(1));
         assert_eq!(schedule.begin(Lane::Aside), Turn::Over);
-        assert_eq!(schedule.begin(Lane::Late), Turn::Over);
+        assert_eq!(schedule.begin(Lane::Suites), Turn::Over);
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(2));
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Over);
     }

@@ -43,7 +43,6 @@ pub(super) fn flags(
             node(house, kubernetes)?,
             tool("csi-sanity", &go("csi-sanity")?.join("csi-sanity")),
             tool("mock-provider", &go("mock-provider")?.join("mock-provider")),
-            tool("lanyard-for-sanity", &build_for_sanity(house)?),
         ],
         Suite::Interop => vec![
             node(house, kubernetes)?,
@@ -111,22 +110,6 @@ fn image(house: &House, product: Product) -> Result<Flag, TaskError> {
 
 fn accepted_differences(conformance: &Path) -> PathBuf {
     conformance.join("suites").join("accepted-differences.json")
-}
-
-/// Our program with a controller for csi-sanity. It is built where the ordinary one is, and put
-/// aside before that one takes its place again.
-fn build_for_sanity(house: &House) -> Result<PathBuf, TaskError> {
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--package", "lanyard", "--features", "sanity"]);
-    process::run(&mut build)?;
-    let (built, aside) =
-        (house.debug_binaries().join("lanyard"), house.debug_binaries().join("lanyard-for-sanity"));
-    fs::copy(&built, &aside).map_err(|source| TaskError::File {
-        action: "copy",
-        path: built,
-        source,
-    })?;
-    Ok(aside)
 }
 
 /// The image of the witness: one program that needs nothing beside it.

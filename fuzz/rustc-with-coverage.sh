@@ -1,0 +1,10 @@
+#!/bin/sh
+# Compiles a crate of the workspace with the coverage counters that libFuzzer reads: cargo calls this as
+# `RUSTC_WORKSPACE_WRAPPER`, with the compiler first. Crates of others are compiled as in every other build.
+exec "$@" \
+  -Copt-level=1 \
+  -Cpasses=sancov-module \
+  -Cllvm-args=-sanitizer-coverage-level=4 \
+  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+  -Cllvm-args=-sanitizer-coverage-pc-table \
+  -Cllvm-args=-sanitizer-coverage-trace-compares

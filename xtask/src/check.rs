@@ -1,0 +1,45 @@
+//! `cargo xtask check`: what can be said of a change within minutes, by Rust alone.
+
+use crate::ci;
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::layers;
+use crate::process::{self, Stopwatch};
+use crate::test;
+use crate::tidy;
+
+/// The steps, the fast ones first.
+const STEPS: [(&str, Step); 5] = [
+    ("format", ci::format),
+    ("layers", |house| layers::check(house).map(drop)),
+    ("tidy", |house| tidy::check(house).map(drop)),
+    ("clippy", ci::clippy),
+    ("tests", test::run_with_nextest),
+];
+
+type Step = fn(&House) -> Result<(), TaskError>;
+
+/// Runs every step, also after a failure, and closes with the seconds of each.
+pub(crate) fn run(house: &House) -> Result<(), TaskError> {
+    let (mut lines, mut failed) = (Vec::new(), Vec::new());
+    let whole = Stopwatch::start();
+    for (name, step) in STEPS {
+        process::say(&format!("\n=== {name}"));
+        let watch = Stopwatch::start();
+        let result = step(house);
+        let verdict = if result.is_ok() { "ok" } else { "FAILED" };
+        lines.push(format!("{name:<8} {:>5} s  {verdict}", watch.elapsed().as_secs()));
+        if let Err(error) = result {
+            process::complain(&error);
+            failed.push(name);
+        }
+    }
+    process::say("");
+    lines.push(format!("{:<8} {:>5} s", "check", whole.elapsed().as_secs()));
+    lines.iter().for_each(|line| process::say(line));
+    if failed.is_empty() {
+        return Ok(());
+    }
+    let (count, names) = (failed.len(), failed.join(", "));
+    Err(TaskError::Several { what: "steps", failed: count, total: STEPS.len(), names })
+}

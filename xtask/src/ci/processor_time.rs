@@ -1,0 +1,62 @@
+//! The processor time of this process and of the processes that it waited for.
+
+use std::fmt;
+use std::fs;
+use std::time::Duration;
+
+/// Processor time, in user and kernel mode together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProcessorTime(Duration);
+
+const SUFFIX: &str = " s of processor time";
+
+impl ProcessorTime {
+    /// What was used until now; nothing on systems that do not tell it in `/proc`. A process that
+    /// nobody waits for is not in it.
+    pub(super) fn used() -> Option<Self> {
+        let stat = fs::read_to_string("/proc/self/stat").ok()?;
+        Self::of_stat(&stat, rustix::param::clock_ticks_per_second())
+    }
+
+    /// Adds up `utime`, `stime`, `cutime` and `cstime` of proc_pid_stat(5).
+    fn of_stat(stat: &str, ticks_per_second: u64) -> Option<Self> {
+        // The name of the program stands in brackets, and may hold blanks. `utime` is the 14th field.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let times = fields.split_whitespace().skip(11).take(4).map(str::parse::<u64>);
+        let ticks: u64 = times.collect::<Result<Vec<_>, _>>().ok()?.into_iter().sum();
+        let milliseconds = ticks.checked_mul(1_000)?.checked_div(ticks_per_second)?;
+        Some(Self(Duration::from_millis(milliseconds)))
+    }
+
+    /// What was used after an earlier moment.
+    pub(super) fn since(self, before: Self) -> Duration {
+        self.0.saturating_sub(before.0)
+    }
+
+    /// Reads what is displayed.
+    pub(super) fn parse(line: &str) -> Option<Duration> {
+        line.trim().strip_suffix(SUFFIX)?.parse().ok().map(Duration::from_secs)
+    }
+}
+
+/// `12 s of processor time`.
+impl fmt::Display for ProcessorTime {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}{SUFFIX}", self.0.as_secs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_time_and_that_of_children_add_up() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 900 5000 0 9 150 50 1000 300 20 0 1 0 42 1 1";
+        let used = ProcessorTime::of_stat(stat, 100).expect("it can be read");
+        assert_eq!(used, ProcessorTime(Duration::from_secs(15)));
+        assert_eq!(ProcessorTime::parse(&used.to_string()), Some(Duration::from_secs(15)));
+        assert_eq!(ProcessorTime::of_stat("7 (a", 100), None);
+        assert_eq!(ProcessorTime::parse("1 passed, 0 failed"), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! Tests that mount file systems need root, or a user namespace in which the caller is root.
+
+use std::process::{Command, Stdio};
+
+use crate::house::House;
+
+/// How tests become root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Root {
+    /// The caller is root.
+    Caller,
+    /// Each test program runs in namespaces of its own, where it is root.
+    Namespace,
+    /// Neither: tests that need root are reported as ignored.
+    Nowhere,
+}
+
+/// Starts a program as root of a user namespace, with mounts of its own.
+const UNSHARE: [&str; 4] = ["unshare", "--user", "--map-root-user", "--mount"];
+
+impl Root {
+    pub(super) fn find() -> Self {
+        if House::is_root() {
+            return Self::Caller;
+        }
+        let mut probe = Command::new(UNSHARE[0]);
+        probe.args(&UNSHARE[1..]).arg("true").stdout(Stdio::null()).stderr(Stdio::null());
+        // A machine without the program, or that allows no user namespaces, is an ordinary one.
+        match probe.status() {
+            Ok(status) if status.success() => Self::Namespace,
+            _ => Self::Nowhere,
+        }
+    }
+
+    /// Whether tests that need root can run.
+    pub(super) const fn is_there(self) -> bool {
+        !matches!(self, Self::Nowhere)
+    }
+
+    /// The settings of cargo that start every test program as root.
+    pub(super) fn cargo_settings(self) -> Option<[String; 2]> {
+        let words = UNSHARE.map(|word| format!("\"{word}\"")).join(", ");
+        let setting = format!("target.\"cfg(unix)\".runner = [{words}]");
+        (self == Self::Namespace).then(|| ["--config".to_owned(), setting])
+    }
+
+    /// What to do where tests are ignored.
+    pub(super) const fn hint(self) -> Option<&'static str> {
+        match self {
+            Self::Nowhere => Some("ignored tests need root, or user namespaces (`unshare --user`)"),
+            Self::Caller | Self::Namespace => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_started_as_root_of_a_namespace_and_only_there() {
+        let [flag, setting] = Root::Namespace.cargo_settings().expect("a runner");
+        assert_eq!(flag, "--config");
+        let runner = r#"["unshare", "--user", "--map-root-user", "--mount"]"#;
+        assert_eq!(setting, format!("target.\"cfg(unix)\".runner = {runner}"));
+        assert_eq!(Root::Caller.cargo_settings(), None);
+        assert_eq!(Root::Nowhere.cargo_settings(), None);
+    }
+
+    #[test]
+    fn tests_that_need_root_are_ignored_only_where_nobody_can_be_root() {
+        assert!(Root::Caller.is_there() && Root::Namespace.is_there());
+        assert!(!Root::Nowhere.is_there() && Root::Nowhere.hint().is_some());
+    }
+}

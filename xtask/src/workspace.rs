@@ -1,0 +1,64 @@
+//! How the workspace is built. Every build for tests, suites, lints and documentation has all features
+//! of all packages, so that cargo compiles each crate once for all of them.
+
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process;
+
+/// The arguments that select every package with every feature.
+pub(crate) const WHOLE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
+
+/// The packages whose programs the suites run.
+const PROGRAMS: [&str; 4] =
+    ["lanyard", "lanyard-cluster", "lanyard-conformance", "lanyard-conformance-image"];
+
+/// Builds the programs that the suites run. The features of the whole workspace are selected, also for a
+/// part of it: other features would compile its dependencies anew.
+pub(crate) fn build_programs(house: &House) -> Result<(), TaskError> {
+    let mut build = house.cargo();
+    build.arg("build").args(WHOLE);
+    for program in PROGRAMS {
+        build.args(["--bin", program]);
+    }
+    process::run(&mut build)
+}
+
+/// Features of packages of the workspace that let tests change what a program does. No program that is
+/// shipped has them.
+pub(crate) const TEST_FEATURES: [&str; 4] = ["crash-points", "fuzzing", "sanity", "test-util"];
+
+/// The variables by which tests switch that on. No program that is shipped reads them.
+const SWITCHES: [&str; 4] = [
+    "LANYARD_CLOCK_AHEAD",
+    "LANYARD_CRASH_AT",
+    "LANYARD_MOUNT_IN_PLACE",
+    "LANYARD_TEST_CONTROLLER",
+];
+
+/// Finds the names of switches for tests in a program.
+pub(crate) fn test_switches(program: &[u8]) -> Vec<&'static str> {
+    let holds = |name: &&str| program.windows(name.len()).any(|part| part == name.as_bytes());
+    SWITCHES.into_iter().filter(holds).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switches_are_found_in_a_program_by_their_names() {
+        let program = b"\x7fELF..LANYARD_CRASH_AT\0LANYARD_CLOCK".as_slice();
+        assert_eq!(test_switches(program), ["LANYARD_CRASH_AT"]);
+        assert_eq!(test_switches(b""), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn every_switch_is_read_where_the_environment_is_read() {
+        let house = House::from_environment().expect("the tests run inside the repository");
+        let path = house.root().join("lanyard/src/settings.rs");
+        let text = std::fs::read_to_string(path).expect("it is there");
+        for name in SWITCHES {
+            assert!(text.contains(&format!("\"{name}\"")), "{name}");
+        }
+    }
+}
