@@ -7,7 +7,10 @@
 pub(crate) mod archive;
 pub(crate) mod content;
 mod elf;
+mod layout;
+mod order;
 mod product;
+mod record;
 mod roots;
 
 use std::fs::{self, File};
@@ -17,6 +20,7 @@ use std::process::Command;
 use clap::Subcommand;
 
 use self::archive::{Entry, Image};
+use self::layout::Layout;
 pub(crate) use self::product::Product;
 use crate::failure::TaskError;
 use crate::house::House;
@@ -38,6 +42,8 @@ enum Verb {
         /// The image [default: each]
         image: Option<Product>,
     },
+    /// Record which functions of the node plugin run, for the layout of its program
+    Record,
     /// Put programs that are there into an image archive
     Pack(Pack),
 }
@@ -114,6 +120,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError>
             }
             Ok(())
         }
+        Verb::Record => record::record(house),
         Verb::Pack(pack) => self::pack(pack),
     }
 }
@@ -215,15 +222,34 @@ fn compile_released(
     directory: &Path,
 ) -> Result<PathBuf, TaskError> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut cargo = house.cargo();
-    cargo.args(["build", "--locked", "--profile", product.profile(), "--package", "lanyard"]);
-    cargo.args(["--no-default-features", "--features", product.features()]);
-    cargo.args(["--target", &target, "--target-dir"]).arg(directory);
-    // Relocations are packed: they are most of what a start reads of the file and nobody ever after.
-    let flags = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -D warnings";
-    cargo.env("RUSTFLAGS", flags);
-    process::run(&mut cargo)?;
-    Ok(directory.join(target).join(product.profile()).join("lanyard"))
+    let program = directory.join(&target).join(product.profile()).join("lanyard");
+    let layout = Layout::of(house, product);
+    let compile = |arguments: &[String]| {
+        let mut cargo = house.cargo();
+        cargo.args(["rustc", "--locked", "--profile", product.profile()]);
+        cargo.args(["--package", "lanyard", "--bin", "lanyard", "--no-default-features"]);
+        cargo.args(["--features", product.features(), "--target", &target, "--target-dir"]);
+        cargo.arg(directory).arg("--").args(arguments);
+        // Relocations are packed: they are most of what a start reads of the file and nobody ever after.
+        let flags =
+            "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -D warnings";
+        process::run(cargo.env("RUSTFLAGS", flags))
+    };
+    let Some(layout) = layout else {
+        compile(&[])?;
+        return Ok(program);
+    };
+    // The names of functions are known once the program is linked: if the order changes by them, it is
+    // linked once more.
+    layout.prepare()?;
+    compile(&layout.arguments())?;
+    if layout.update()? {
+        let mut clean = house.cargo();
+        clean.args(["clean", "--profile", product.profile(), "--package", "lanyard"]);
+        process::run(clean.args(["--target", &target, "--target-dir"]).arg(directory))?;
+        compile(&layout.arguments())?;
+    }
+    Ok(program)
 }
 
 /// Whether an archive was written after its program, and after this program, which decides what else

@@ -1,0 +1,70 @@
+//! The files that carry the order of functions to the linker and back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::file_error;
+use super::order::FunctionOrder;
+use super::product::Product;
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process;
+
+/// The files of one program.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// The functions that were seen running, in the repository.
+    pub(super) list: PathBuf,
+    /// What the linker says of the program.
+    pub(super) map: PathBuf,
+    /// What the linker is told.
+    order: PathBuf,
+}
+
+impl Layout {
+    /// The layout of the program of an image that has one. Only lld takes it, which is Rust's linker on
+    /// this architecture alone.
+    pub(super) fn of(house: &House, product: Product) -> Option<Self> {
+        let directory = house.target().join("image").join("target");
+        (product == Product::Node && cfg!(target_arch = "x86_64")).then(|| Self {
+            list: house.root().join("lanyard").join("functions-of-node.txt"),
+            map: directory.join("lanyard-node.map"),
+            order: directory.join("lanyard-node.order"),
+        })
+    }
+
+    /// Arguments for rustc. They are the same for every order: others would change the names of functions.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let link = |argument: String| ["-C".to_owned(), format!("link-arg=-Wl,{argument}")];
+        [
+            link(format!("-Map={}", self.map.display())),
+            link("--no-demangle".to_owned()),
+            link(format!("--symbol-ordering-file={}", self.order.display())),
+            link("--no-warn-symbol-ordering".to_owned()),
+        ]
+        .concat()
+    }
+
+    /// Makes an order that says nothing where there is none yet.
+    pub(super) fn prepare(&self) -> Result<(), TaskError> {
+        if self.order.exists() {
+            return Ok(());
+        }
+        let directory = self.order.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(directory).map_err(file_error("make", directory))?;
+        fs::write(&self.order, "").map_err(file_error("write", &self.order))
+    }
+
+    /// Writes the order by what was linked. Returns whether it is another than before.
+    pub(super) fn update(&self) -> Result<bool, TaskError> {
+        let read = |path: &Path| fs::read_to_string(path).map_err(file_error("read", path));
+        let order = FunctionOrder::new(&read(&self.list)?, &read(&self.map)?);
+        let FunctionOrder { found, listed, .. } = order;
+        process::say(&format!("{found} of {listed} functions are placed first"));
+        if order.text == read(&self.order)? {
+            return Ok(false);
+        }
+        fs::write(&self.order, &order.text).map_err(file_error("write", &self.order))?;
+        Ok(true)
+    }
+}

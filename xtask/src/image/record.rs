@@ -1,0 +1,63 @@
+//! `cargo xtask image record`: which functions of the node plugin run while it is measured.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+
+use super::layout::Layout;
+use super::order::{functions_of, without_hash};
+use super::product::Product;
+use super::{build_released, file_error};
+use crate::conformance;
+use crate::failure::TaskError;
+use crate::house::House;
+use crate::process;
+
+/// What the list says of itself.
+const HEADER: &str = "\
+# Functions that ran in `lanyard node` during `cargo xtask bench node`, in the order of their first calls:
+# mangled names without their hash. `cargo xtask image build --release lanyard-node` places them first.
+# `cargo xtask image record` writes this file.
+";
+
+/// Runs the benchmark of the node plugin with a recorder in the place of the program, and writes the list
+/// of functions that ran.
+pub(super) fn record(house: &House) -> Result<(), TaskError> {
+    let program = build_released(house, Product::Node)?.root.join("lanyard");
+    let directory = house.target().join("image").join("record");
+    fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
+    let Some(layout) = Layout::of(house, Product::Node) else {
+        return Err(TaskError::Findings {
+            check: "architectures on which functions can be recorded",
+            findings: vec![std::env::consts::ARCH.to_owned()],
+        });
+    };
+    let map = fs::read_to_string(&layout.map).map_err(file_error("read", &layout.map))?;
+    let functions: BTreeMap<&str, &str> = functions_of(&map).collect();
+
+    let recorder = directory.join("recorder");
+    let source = house.root().join("xtask").join("record").join("functions.c");
+    let mut compiler = Command::new("cc");
+    process::run(compiler.args(["-O1", "-Wall", "-o"]).arg(&recorder).arg(source))?;
+    let (addresses, output) = (directory.join("addresses"), directory.join("ran"));
+    let lines: Vec<&str> = functions.keys().copied().collect();
+    fs::write(&addresses, lines.join("\n")).map_err(file_error("write", &addresses))?;
+
+    let mut command = conformance::measuring_driver(house, &recorder)?;
+    command.env("RECORD_PROGRAM", &program).env("RECORD_ADDRESSES", &addresses);
+    command.env("RECORD_OUTPUT", &output);
+    command.arg("--measurements").arg(directory.join("measurements.json"));
+    process::run(&mut command)?;
+
+    let ran = fs::read_to_string(&output).map_err(file_error("read", &output))?;
+    let mut list = HEADER.to_owned();
+    let mut listed = std::collections::BTreeSet::new();
+    for name in ran.lines().filter_map(|at| functions.get(at)).map(|it| without_hash(it)) {
+        if listed.insert(name) {
+            list.push_str(name);
+            list.push('\n');
+        }
+    }
+    process::say(&format!("{} functions ran", listed.len()));
+    fs::write(&layout.list, list).map_err(file_error("write", &layout.list))
+}
