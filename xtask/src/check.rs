@@ -36,7 +36,9 @@ pub(crate) fn run(house: &House) -> Result<(), TaskError> {
     }
     process::say("");
     lines.push(format!("{:<8} {:>5} s", "check", whole.elapsed().as_secs()));
-    lines.iter().for_each(|line| process::say(line));
+    for line in &lines {
+        process::say(line);
+    }
     if failed.is_empty() {
         return Ok(());
     }

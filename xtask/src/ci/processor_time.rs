@@ -18,7 +18,7 @@ impl ProcessorTime {
         Self::of_stat(&stat, rustix::param::clock_ticks_per_second())
     }
 
-    /// Adds up `utime`, `stime`, `cutime` and `cstime` of proc_pid_stat(5).
+    /// Adds up `utime`, `stime`, `cutime` and `cstime` of `proc_pid_stat(5)`.
     fn of_stat(stat: &str, ticks_per_second: u64) -> Option<Self> {
         // The name of the program stands in brackets, and may hold blanks. `utime` is the 14th field.
         let (_, fields) = stat.rsplit_once(')')?;

@@ -16,7 +16,7 @@ use crate::process;
 pub(crate) struct CargoTool {
     name: &'static str,
     version: &'static str,
-    /// The SHA-256 digests of its wheels for Linux, on x86_64 and on aarch64.
+    /// The SHA-256 digests of its wheels for Linux, on `x86_64` and on `aarch64`.
     wheels: [&'static str; 2],
 }
 
