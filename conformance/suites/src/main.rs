@@ -4,6 +4,7 @@
 //! 0 when every case passed, 1 when one failed, 2 when the call or the surroundings do not allow
 //! the suite to run.
 
+mod api_server;
 mod classes;
 mod compare;
 mod daemon;
@@ -24,6 +25,7 @@ mod site;
 mod suites;
 mod toolbox;
 mod volume;
+mod waiting;
 
 use std::io::Write;
 use std::process::ExitCode;
