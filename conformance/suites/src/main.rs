@@ -4,6 +4,7 @@
 //! 0 when every case passed, 1 when one failed, 2 when the call or the surroundings do not allow
 //! the suite to run.
 
+mod api_server;
 mod classes;
 mod compare;
 mod daemon;
@@ -25,6 +26,7 @@ mod suites;
 mod toolbox;
 mod tutorial;
 mod volume;
+mod waiting;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Parser, ValueEnum};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use lanyard_api::{HostedCluster, ParameterProblems, ReadHostedClusterError};
 use lanyard_cluster::{ClusterError, ControlPlaneError, ControlPlaneOptions};
 use lanyard_desired::cases::CasesError;
@@ -20,9 +21,11 @@ use lanyard_desired::{
 };
 use lanyard_vocabulary::Component;
 use libtest_mimic::Trial;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::runtime::Runtime;
 
+use crate::api_server::ApiServerError;
 use crate::compare::Accepted;
 use crate::ground::{Ground, GroundError, Local, Place};
 use crate::kubectl::KubectlError;
@@ -31,7 +34,6 @@ use crate::program::Program;
 use crate::site::SiteError;
 use crate::suites::csi::SanityError;
 use crate::suites::kubernetes::ChartRightsError;
-use crate::suites::operator::world::WorldError;
 use crate::suites::{go, python, requests, rust};
 use crate::toolbox::{AbsentTool, NamedTool, Toolbox};
 
@@ -160,7 +162,7 @@ pub(crate) enum SetupError {
     #[error("the control plane could not be started")]
     ControlPlane(#[from] ControlPlaneError),
     #[error("the custom resource definitions could not be installed")]
-    Install(#[from] WorldError),
+    Install(#[from] ApiServerError),
     #[error("the rules of the chart's ClusterRoles could not be read")]
     Rights(#[from] ChartRightsError),
     #[error("the cases are not usable")]
@@ -295,6 +297,18 @@ fn parse_cluster(text: &str) -> Result<ValidatedHostedCluster, SetupError> {
 
 fn load_text(path: &Path) -> Result<String, SetupError> {
     fs::read_to_string(path).map_err(|source| SetupError::Read { path: path.to_path_buf(), source })
+}
+
+fn load_yaml<T: DeserializeOwned>(path: &Path) -> Result<T, SetupError> {
+    serde_saphyr::from_str(&load_text(path)?)
+        .map_err(|source| SetupError::Yaml { path: path.to_path_buf(), source: Box::new(source) })
+}
+
+/// The custom resource definitions in a directory.
+fn load_definitions(directory: &Path) -> Result<Vec<CustomResourceDefinition>, SetupError> {
+    let failed = |source| SetupError::Read { path: directory.to_path_buf(), source };
+    let entries = fs::read_dir(directory).map_err(failed)?;
+    entries.map(|entry| load_yaml(&entry.map_err(failed)?.path())).collect()
 }
 
 /// etcd and kube-apiserver, from the tool `node`.

@@ -62,3 +62,4 @@ pub use operator::Operator;
 pub use plan::ClusterPlan;
 pub use settings::{OperatorSettings, Role};
 pub use status::STATUS_MANAGER;
+//

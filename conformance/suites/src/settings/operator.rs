@@ -1,21 +1,21 @@
 //! The suite `operator`: the operator and its kinds on a real etcd and kube-apiserver.
 
 use std::any::Any;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use lanyard_cluster::{ControlPlane, SharedControlPlane};
 use lanyard_desired::cases::{SchemaCase, parse_cases};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use super::{Arguments, Prepared, SetupError, control_plane, load_text};
+use super::{
+    Arguments, Prepared, SetupError, control_plane, load_definitions, load_text, load_yaml,
+};
+use crate::api_server::{client, install};
 use crate::suites::operator::bench::{self, Ground, Scale};
 use crate::suites::operator::chart::Chart;
-use crate::suites::operator::world::{client, install};
 use crate::suites::operator::{self, OPERATOR, Stage};
 
 /// Starts the control plane, installs the definitions, and returns the trials of the suite.
@@ -72,22 +72,11 @@ fn load_cases(path: &Path) -> Result<Vec<SchemaCase>, SetupError> {
     Ok(parse_cases(&load_text(path)?)?)
 }
 
-fn load_definitions(directory: &Path) -> Result<Vec<CustomResourceDefinition>, SetupError> {
-    let failed = |source| SetupError::Read { path: directory.to_path_buf(), source };
-    let entries = fs::read_dir(directory).map_err(failed)?;
-    entries.map(|entry| load_yaml(&entry.map_err(failed)?.path())).collect()
-}
-
 /// The objects that Helm rendered.
 fn load_objects(path: &Path) -> Result<Vec<Value>, SetupError> {
     let unreadable =
         |source| SetupError::Yaml { path: path.to_path_buf(), source: Box::new(source) };
     serde_saphyr::from_multiple(&load_text(path)?).map_err(unreadable)
-}
-
-fn load_yaml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, SetupError> {
-    serde_saphyr::from_str(&load_text(path)?)
-        .map_err(|source| SetupError::Yaml { path: path.to_path_buf(), source: Box::new(source) })
 }
 
 /// The custom resource definitions, in the repository.

@@ -17,13 +17,11 @@ use tokio::runtime::Runtime;
 pub(crate) use self::rights::{ChartRights, ChartRightsError};
 use self::world::World;
 
-/// What the suite runs on.
+/// What the suite runs on. The kinds of the node plugin are served already.
 #[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) plane: SharedControlPlane,
     pub(crate) runtime: Arc<Runtime>,
-    /// The definitions of both kinds, as YAML.
-    pub(crate) definitions: Vec<String>,
     /// What the chart lets the node plugin do.
     pub(crate) rights: Arc<ChartRights>,
 }

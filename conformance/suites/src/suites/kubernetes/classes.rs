@@ -13,9 +13,10 @@ use lanyard_node::{
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::world::{World, eventually, pause};
+use super::world::World;
 use super::{Stage, trial};
 use crate::suites::expect_same;
+use crate::waiting::{eventually, pause};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

@@ -8,9 +8,10 @@ use lanyard_vocabulary::OutcomeCode;
 use libtest_mimic::{Failed, Trial};
 
 use super::reports::{report, reporter};
-use super::world::{World, eventually};
+use super::world::World;
 use super::{Stage, trial};
 use crate::suites::expect_same;
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

@@ -21,9 +21,10 @@ use tokio::task::JoinHandle;
 
 use super::least::grant;
 use super::reports::{report, reporter};
-use super::world::{Counted, World, eventually, pause};
+use super::world::{Counted, World};
 use super::{NODE, Stage, trial};
 use crate::suites::expect_same;
+use crate::waiting::{eventually, pause};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

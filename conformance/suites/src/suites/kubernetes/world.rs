@@ -1,17 +1,12 @@
 //! A namespace of its own for each trial, and clients that count what they ask.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, Resource};
-use lanyard_api::{SecretProviderClass, SecretProviderClassPodStatus};
-use lanyard_clock::{Clock, SystemClock};
+use kube::{Api, Client, Resource};
+use lanyard_api::SecretProviderClass;
+use lanyard_clock::SystemClock;
 use lanyard_cluster::{ControlPlane, SharedControlPlane};
 use lanyard_kubernetes::KubernetesApi;
 use lanyard_node::NodeApi;
@@ -23,6 +18,7 @@ use serde_json::{Value, json};
 use tower::util::MapRequestLayer;
 
 use super::{ChartRights, Stage};
+use crate::api_server::{client, client_config, make_trial_namespace};
 
 /// A namespace, and who acts in it.
 pub(super) struct World {
@@ -42,36 +38,10 @@ pub(super) struct Counted {
 
 impl World {
     pub(super) async fn make(stage: &Stage) -> Result<Self, Failed> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let client = Client::try_from(config(&stage.plane, ControlPlane::ADMINISTRATOR).await?)?;
-        let namespace = format!("trial-{number}");
+        let client = client(&stage.plane, ControlPlane::ADMINISTRATOR).await?;
+        let namespace = make_trial_namespace(&client).await?;
         let (plane, rights) = (Arc::clone(&stage.plane), Arc::clone(&stage.rights));
-        let world = Self { plane, namespace, client, rights };
-        if number == 0 {
-            world.install(&stage.definitions).await?;
-        }
-        let name = world.namespace.clone();
-        let namespaces = Api::<Namespace>::all(world.client.clone());
-        let namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
-        namespaces.create(&PostParams::default(), &namespace).await?;
-        Ok(world)
-    }
-
-    async fn install(&self, definitions: &[String]) -> Result<(), Failed> {
-        let api = Api::<CustomResourceDefinition>::all(self.client.clone());
-        for text in definitions {
-            let definition: CustomResourceDefinition =
-                serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-            api.create(&PostParams::default(), &definition).await?;
-        }
-        let classes = Api::<SecretProviderClass>::all(self.client.clone());
-        let statuses = Api::<SecretProviderClassPodStatus>::all(self.client.clone());
-        eventually("the kinds are served", async || {
-            let parameters = kube::api::ListParams::default().limit(1);
-            Ok(classes.list(&parameters).await.is_ok() && statuses.list(&parameters).await.is_ok())
-        })
-        .await
+        Ok(Self { plane, namespace, client, rights })
     }
 
     /// A counting client.
@@ -89,7 +59,7 @@ impl World {
             written.lock().push(asked);
             request
         };
-        let mut config = config(&self.plane, user).await?;
+        let mut config = client_config(&self.plane, user).await?;
         config.default_retry = false;
         let builder = ClientBuilder::try_from(config)?;
         let client = builder.with_layer(&MapRequestLayer::new(count)).build();
@@ -158,34 +128,3 @@ impl Counted {
         self.take().into_iter().filter(|request| !reads(request)).collect()
     }
 }
-
-async fn config(plane: &ControlPlane, user: &str) -> Result<Config, Failed> {
-    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(user))?;
-    let mut config =
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    config.proxy_url = None;
-    Ok(config)
-}
-
-/// Waits until something is so.
-pub(super) async fn eventually(
-    what: &str,
-    mut is_so: impl AsyncFnMut() -> Result<bool, Failed>,
-) -> Result<(), Failed> {
-    let clock = SystemClock::new();
-    let began = clock.monotonic();
-    while !is_so().await? {
-        if clock.monotonic().saturating_sub(began) > PATIENCE {
-            return Err(format!("after {} s it is not so that {what}", PATIENCE.as_secs()).into());
-        }
-        clock.sleep(Duration::from_millis(20)).await;
-    }
-    Ok(())
-}
-
-/// Gives what happens in the background the time to happen.
-pub(super) async fn pause(duration: Duration) {
-    SystemClock::new().sleep(duration).await;
-}
-
-const PATIENCE: Duration = Duration::from_secs(20);

@@ -10,8 +10,9 @@ use lanyard_desired::cases::{Verdict, judge};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::world::{Kind, World};
+use super::world::World;
 use super::{Stage, trial};
+use crate::api_server::Kind;
 
 /// The same objects in every run, so that a failure can be had again.
 const SEED: u64 = 5;

@@ -8,8 +8,9 @@ use lanyard_desired::validate;
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::world::{Kind, World, install};
+use super::world::World;
 use super::{Stage, trial};
+use crate::api_server::{Kind, install};
 use crate::suites::expect_same;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {

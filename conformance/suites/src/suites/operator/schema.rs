@@ -7,7 +7,7 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::Stage;
-use super::world::{Kind, ensure_namespace};
+use crate::api_server::{Kind, ensure_namespace};
 
 /// All cases are in one namespace, and one after the other.
 const NAMESPACE: &str = "cases";

@@ -8,7 +8,7 @@ use lanyard_desired::OwnedKind;
 use libtest_mimic::Failed;
 
 use super::fleet::NAMESPACE;
-use crate::suites::operator::world::Kind;
+use crate::api_server::Kind;
 
 /// The version of every object, by kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use super::audit::{AuditLog, audited};
 use super::fleet::{Fleet, NAMESPACE};
 use super::process::OperatorProcess;
 use super::script::{PEER_NAMESPACE, Recorder, Script};
-use crate::suites::operator::world::{Kind, client, install, make_namespace};
+use crate::api_server::{Kind, client, install, make_namespace};
 use crate::suites::operator::{OPERATOR, grant};
 
 /// What is at hand.

@@ -17,8 +17,8 @@ use libtest_mimic::Failed;
 use parking_lot::Mutex;
 use tower::{Layer, Service};
 
-use super::running::{PACE, pause};
 use crate::suites::operator::chart::Use;
+use crate::waiting::{PACE, pause};
 
 /// What an operator asked, and whether its way to the API server is open.
 #[derive(Clone, Default)]

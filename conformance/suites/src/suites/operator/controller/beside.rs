@@ -8,10 +8,12 @@ use lanyard_operator::{OperatorSettings, Role, STATUS_MANAGER};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running::{Running, classes, eventually, settle};
+use super::running::{Running, classes, settle};
+use crate::api_server::{Kind, ensure_namespace};
 use crate::suites::expect_same;
-use crate::suites::operator::world::{Kind, World, ensure_namespace};
+use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

@@ -7,10 +7,12 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::namespaces::occupy;
-use super::running::{Running, classes, config_maps, deployments, eventually, settle};
+use super::running::{Running, classes, config_maps, deployments, settle};
+use crate::api_server::{Kind, ensure_namespace};
 use crate::suites::expect_same;
-use crate::suites::operator::world::{Kind, World, ensure_namespace};
+use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

@@ -7,11 +7,13 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running::{Running, classes, config_maps, deployments, eventually, settle};
+use super::running::{Running, classes, config_maps, deployments, settle};
+use crate::api_server::Kind;
 use crate::suites::expect_same;
 use crate::suites::operator::OPERATOR;
-use crate::suites::operator::world::{Kind, World};
+use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

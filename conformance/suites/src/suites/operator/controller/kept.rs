@@ -9,10 +9,11 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::namespaces::occupy;
-use super::running::{Running, classes, deployments, eventually, settle};
+use super::running::{Running, classes, deployments, settle};
 use crate::suites::expect_same;
 use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

@@ -5,10 +5,12 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
-use super::running::{Running, deployments, eventually, settle};
+use super::running::{Running, deployments, settle};
+use crate::api_server::{Kind, ensure_namespace};
 use crate::suites::expect_same;
-use crate::suites::operator::world::{Kind, World, ensure_namespace};
+use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     let foreign = "operator::a_namespace_of_somebody_else_is_neither_written_nor_deleted";

@@ -10,11 +10,13 @@ use lanyard_operator::rights::{cluster_rights, owner_rights};
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running::{Running, classes, eventually, rules_of, until_granted};
+use super::running::{Running, classes, rules_of, until_granted};
+use crate::api_server::Kind;
 use crate::settings::start_control_plane;
 use crate::suites::expect_same;
-use crate::suites::operator::world::{Kind, World};
+use crate::suites::operator::world::World;
 use crate::suites::operator::{OPERATOR, Stage};
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     let stage = stage.clone();

@@ -13,8 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::running::pause;
 use crate::suites::operator::OPERATOR;
+use crate::waiting::pause;
 
 /// A relay. It ends with the value.
 pub(super) struct Relay {

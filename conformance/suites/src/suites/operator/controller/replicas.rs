@@ -6,10 +6,11 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
 use super::converge::versions;
-use super::running::{LEASE, Running, classes, eventually, leases, pause, settle};
+use super::running::{LEASE, Running, classes, leases, settle};
 use crate::suites::expect_same;
 use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::{eventually, pause};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

@@ -16,10 +16,12 @@ use serde_json::{Value, json};
 
 use super::asked::Asked;
 use super::converge::see_it_go;
-use super::running::{Running, eventually, leases, settle};
+use super::running::{Running, leases, settle};
+use crate::api_server::{Kind, ensure_namespace, install};
 use crate::suites::operator::chart::{Use, rights_of};
-use crate::suites::operator::world::{Kind, World, ensure_namespace, install};
+use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     let chart = Arc::clone(&stage.chart);

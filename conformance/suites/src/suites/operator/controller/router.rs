@@ -6,10 +6,11 @@ use lanyard_desired::workload::PRIVATE_ROUTER;
 use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
-use super::running::{Running, deployments, eventually, settle};
+use super::running::{Running, deployments, settle};
 use crate::suites::expect_same;
 use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::eventually;
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![trial(stage, "operator::a_private_vault_is_tried_once_there_is_a_way_to_it", router)]

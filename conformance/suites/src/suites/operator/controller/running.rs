@@ -18,8 +18,10 @@ use tokio::task::JoinHandle;
 
 use super::asked::Asked;
 use super::relay::Relay;
+use crate::api_server::Kind;
 use crate::suites::operator::OPERATOR;
-use crate::suites::operator::world::{Kind, World};
+use crate::suites::operator::world::World;
+use crate::waiting::{PACE, PATIENCE, eventually, pause};
 
 /// An operator that runs.
 pub(super) struct Running {
@@ -394,31 +396,6 @@ pub(super) fn config_maps() -> Kind {
     Kind::of("", "v1", "ConfigMap", "configmaps")
 }
 
-/// Waits until something is so.
-pub(super) async fn eventually(
-    what: &str,
-    is_so: impl AsyncFn() -> Result<bool, Failed>,
-) -> Result<(), Failed> {
-    eventually_within(PATIENCE, what, is_so).await
-}
-
-/// The same for what may take its time.
-pub(super) async fn eventually_within(
-    patience: Duration,
-    what: &str,
-    is_so: impl AsyncFn() -> Result<bool, Failed>,
-) -> Result<(), Failed> {
-    let clock = SystemClock::new();
-    let began = clock.monotonic();
-    while !is_so().await? {
-        if clock.monotonic().saturating_sub(began) > patience {
-            return Err(format!("after {} s: not so: {what}", patience.as_secs()).into());
-        }
-        pause(PACE).await;
-    }
-    Ok(())
-}
-
 /// Waits until an operator has written nothing about a path for a while.
 pub(super) async fn settle(running: &Running, part: &str) -> Result<(), Failed> {
     let clock = SystemClock::new();
@@ -440,11 +417,5 @@ pub(super) async fn settle(running: &Running, part: &str) -> Result<(), Failed> 
     Ok(())
 }
 
-pub(super) async fn pause(duration: Duration) {
-    SystemClock::new().sleep(duration).await;
-}
-
 pub(super) const LEASE: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(40);
 const QUIET: Duration = Duration::from_secs(2);
-pub(super) const PACE: Duration = Duration::from_millis(50);

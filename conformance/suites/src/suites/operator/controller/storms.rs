@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use super::relay::Relay;
 use super::replicas::writes;
-use super::running::{
-    LEASE, Running, classes, deployments, eventually, eventually_within, leases, pause, settle,
-};
+use super::running::{LEASE, Running, classes, deployments, leases, settle};
+use crate::api_server::Kind;
 use crate::suites::expect_same;
-use crate::suites::operator::world::{Kind, World};
+use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::{eventually, eventually_within, pause};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

@@ -10,11 +10,13 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::json;
 
 use super::converge::see_it_go;
-use super::running::{Running, classes, eventually, pause};
+use super::running::{Running, classes};
+use crate::api_server::{Kind, install};
 use crate::suites::expect_same;
 use crate::suites::operator::OPERATOR;
-use crate::suites::operator::world::{Kind, World, install};
+use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::{eventually, pause};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

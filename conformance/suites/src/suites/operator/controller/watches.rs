@@ -13,10 +13,11 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 
 use super::relay::Relay;
-use super::running::{Running, classes, config_maps, eventually_within, pause};
+use super::running::{Running, classes, config_maps};
 use crate::suites::expect_same;
 use crate::suites::operator::world::World;
 use crate::suites::operator::{Stage, trial};
+use crate::waiting::{eventually_within, pause};
 
 pub(super) fn trials(stage: &Stage) -> Vec<Trial> {
     vec![

@@ -1,0 +1,138 @@
+//! What suites on a real API server share: clients, namespaces, and kinds that are served.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{ApiResource, DynamicObject, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, Config};
+use lanyard_clock::{Clock, SystemClock};
+use lanyard_cluster::ControlPlane;
+use thiserror::Error;
+
+/// The API server refuses what every trial needs.
+#[derive(Debug, Error)]
+pub(crate) enum ApiServerError {
+    #[error("the kubeconfig of the control plane cannot be used")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    #[error("the API server refused")]
+    Refused(#[from] kube::Error),
+    #[error("after {} s the kind {kind} was not served", patience.as_secs())]
+    NotServed { kind: String, patience: Duration },
+}
+
+/// A kind that is known by its names alone.
+#[derive(Debug, Clone)]
+pub(crate) struct Kind(ApiResource);
+
+impl Kind {
+    /// `HostedCluster`.
+    pub(crate) fn hosted_cluster() -> Self {
+        Self::hypershift("HostedCluster", "hostedclusters")
+    }
+
+    /// `HostedControlPlane`.
+    pub(crate) fn hosted_control_plane() -> Self {
+        Self::hypershift("HostedControlPlane", "hostedcontrolplanes")
+    }
+
+    /// `HostedClusterIdentities`.
+    pub(crate) fn hosted_cluster_identities() -> Self {
+        Self::of("lanyard.dev", "v1alpha1", "HostedClusterIdentities", "hostedclusteridentities")
+    }
+
+    fn hypershift(kind: &str, plural: &str) -> Self {
+        Self::of("hypershift.openshift.io", "v1beta1", kind, plural)
+    }
+
+    pub(crate) fn of(group: &str, version: &str, kind: &str, plural: &str) -> Self {
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        Self(ApiResource::from_gvk_with_plural(&kind, plural))
+    }
+
+    fn of_definition(definition: &CustomResourceDefinition) -> Self {
+        let spec = &definition.spec;
+        let version = spec.versions.first().map_or("", |version| version.name.as_str());
+        Self::of(&spec.group, version, &spec.names.kind, &spec.names.plural)
+    }
+
+    pub(crate) const fn resource(&self) -> &ApiResource {
+        &self.0
+    }
+}
+
+/// The settings of a client that signs in as a user.
+pub(crate) async fn client_config(
+    plane: &ControlPlane,
+    user: &str,
+) -> Result<Config, ApiServerError> {
+    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig(user))?;
+    let mut config =
+        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    config.proxy_url = None;
+    Ok(config)
+}
+
+/// A client that signs in as a user.
+pub(crate) async fn client(plane: &ControlPlane, user: &str) -> Result<Client, ApiServerError> {
+    Ok(Client::try_from(client_config(plane, user).await?)?)
+}
+
+/// Makes a namespace for a trial, which no other trial has, and returns its name.
+pub(crate) async fn make_trial_namespace(client: &Client) -> Result<String, kube::Error> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let name = format!("trial-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    make_namespace(client, &name).await?;
+    Ok(name)
+}
+
+pub(crate) async fn make_namespace(client: &Client, name: &str) -> Result<(), kube::Error> {
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.to_owned());
+    let namespaces = Api::<Namespace>::all(client.clone());
+    namespaces.create(&PostParams::default(), &namespace).await.map(|_namespace| ())
+}
+
+/// Makes a namespace unless it is there.
+pub(crate) async fn ensure_namespace(client: &Client, name: &str) -> Result<(), kube::Error> {
+    match make_namespace(client, name).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        answer => answer,
+    }
+}
+
+/// Installs definitions, and waits until their kinds are served.
+pub(crate) async fn install(
+    client: &Client,
+    definitions: &[CustomResourceDefinition],
+) -> Result<(), ApiServerError> {
+    let api = Api::<CustomResourceDefinition>::all(client.clone());
+    for definition in definitions {
+        api.create(&PostParams::default(), definition).await?;
+    }
+    for definition in definitions {
+        wait_until_served(client, &Kind::of_definition(definition)).await?;
+    }
+    Ok(())
+}
+
+async fn wait_until_served(client: &Client, kind: &Kind) -> Result<(), ApiServerError> {
+    let api = Api::<DynamicObject>::all_with(client.clone(), kind.resource());
+    let clock = SystemClock::new();
+    let began = clock.monotonic();
+    let one = kube::api::ListParams::default().limit(1);
+    while api.list(&one).await.is_err() {
+        if clock.monotonic().saturating_sub(began) > PATIENCE {
+            let kind = kind.0.kind.clone();
+            return Err(ApiServerError::NotServed { kind, patience: PATIENCE });
+        }
+        clock.sleep(PACE).await;
+    }
+    Ok(())
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const PACE: Duration = Duration::from_millis(20);
