@@ -1,4 +1,4 @@
-//! `cargo xtask check`: what can be said of a change within minutes, by Rust alone.
+//! `cargo xtask check`: the checks to run before each commit, without conformance suites.
 
 use crate::ci;
 use crate::failure::TaskError;

@@ -57,7 +57,7 @@ pub(crate) enum Suite {
     Node,
     /// kube-apiserver and upstream's KMS plugin on ours
     Kms,
-    /// Both charts on a real node: a HostedCluster, its nine identities, and their canaries
+    /// The three charts on a real node, as the tutorial installs them: a HostedCluster and its nine identities
     HostedCluster,
 }
 

@@ -43,7 +43,7 @@ struct Arguments {
 enum Task {
     /// Run every test of the workspace (needs Rust alone)
     Test,
-    /// Run formatter, lints and tests as fast as can be, for the change at hand
+    /// Run the checks before a commit: format, layers, tidy, lints and tests
     Check,
     /// Run everything that CI runs, with the seconds of each stage
     Ci(ci::Arguments),
@@ -63,7 +63,7 @@ enum Task {
     Tools(tools::Arguments),
     /// Run a real one-node cluster on loopback
     Cluster(cluster::Arguments),
-    /// Build the container image
+    /// Build, record and try the container images
     Image(image::Arguments),
     /// Fuzz every target for a while
     Fuzz(fuzz::Arguments),

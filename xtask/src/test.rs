@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the tests that need Rust alone.
+//! `cargo xtask test`: every test of the workspace, by cargo alone.
 
 mod root;
 
@@ -17,7 +17,7 @@ pub(crate) fn run(house: &House) -> Result<Tally, TaskError> {
     command
         .args(root.cargo_settings().iter().flatten())
         .arg("test")
-        .args(workspace::WHOLE)
+        .args(workspace::TESTED)
         .arg("--no-fail-fast");
     if root.is_there() {
         command.args(["--", "--include-ignored"]);
@@ -51,7 +51,7 @@ pub(crate) fn run_with_nextest(house: &House) -> Result<(), TaskError> {
     let mut command = house.cargo();
     command.env("PATH", house.path_with(&binaries));
     command.args(["nextest", "run", "--no-fail-fast", "--status-level", "slow"]);
-    command.args(workspace::WHOLE).args(root.cargo_settings().iter().flatten());
+    command.args(workspace::TESTED).args(root.cargo_settings().iter().flatten());
     if root.is_there() {
         command.args(["--run-ignored", "all"]);
     }

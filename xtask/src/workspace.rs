@@ -8,12 +8,17 @@ use crate::process;
 /// The arguments that select every package with every feature.
 pub(crate) const WHOLE: [&str; 3] = ["--workspace", "--all-features", "--locked"];
 
+/// The same for tests. The fuzz targets have none, and need a C++ compiler. Without them every other
+/// package has the same features.
+pub(crate) const TESTED: [&str; 5] =
+    ["--workspace", "--exclude", "lanyard-fuzz", "--all-features", "--locked"];
+
 /// The packages whose programs the suites run.
 const PROGRAMS: [&str; 4] =
     ["lanyard", "lanyard-cluster", "lanyard-conformance", "lanyard-conformance-image"];
 
-/// Builds the programs that the suites run. The features of the whole workspace are selected, also for a
-/// part of it: other features would compile its dependencies anew.
+/// Builds the programs that the suites run. It selects all features of the workspace even for these
+/// programs, so that cargo reuses the dependencies of every other build.
 pub(crate) fn build_programs(house: &House) -> Result<(), TaskError> {
     let mut build = house.cargo();
     build.arg("build").args(WHOLE);
@@ -27,7 +32,8 @@ pub(crate) fn build_programs(house: &House) -> Result<(), TaskError> {
 /// shipped has them.
 pub(crate) const TEST_FEATURES: [&str; 4] = ["crash-points", "fuzzing", "sanity", "test-util"];
 
-/// The variables by which tests switch that on. No program that is shipped reads them.
+/// The environment variables that enable the behaviour for tests. A released program does not contain
+/// their names.
 const SWITCHES: [&str; 4] = [
     "LANYARD_CLOCK_AHEAD",
     "LANYARD_CRASH_AT",

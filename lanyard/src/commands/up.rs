@@ -143,7 +143,7 @@ async fn stay_up(
 }
 
 fn explain(error: RoadError) -> CommandError {
-    let message = "the road cannot be built";
+    let message = "the local Azure and the volumes could not be set up";
     let refused = if error.is_invalid_input() {
         CommandError::invalid(message)
     } else {
