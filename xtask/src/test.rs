@@ -55,6 +55,7 @@ pub(crate) fn run_with_nextest(house: &House) -> Result<(), TaskError> {
     if root.is_there() {
         command.args(["--run-ignored", "all"]);
     }
+    command.args(root.nextest_filter().iter().flatten());
     process::run(&mut command)?;
     root.hint().into_iter().for_each(process::say);
     Ok(())

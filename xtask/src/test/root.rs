@@ -44,11 +44,18 @@ impl Root {
         (self == Self::Namespace).then(|| ["--config".to_owned(), setting])
     }
 
+    /// What cargo-nextest leaves out: the crash matrix ignores itself without the root of the machine,
+    /// but a test that cargo-nextest starts by name must run.
+    pub(super) fn nextest_filter(self) -> Option<[&'static str; 2]> {
+        (self != Self::Caller).then_some(["--filterset", "not (package(lanyard) & binary(crash))"])
+    }
+
     /// What to do where tests are ignored.
     pub(super) const fn hint(self) -> Option<&'static str> {
         match self {
             Self::Nowhere => Some("ignored tests need root, or user namespaces (`unshare --user`)"),
-            Self::Caller | Self::Namespace => None,
+            Self::Namespace => Some("the crash matrix (`--test crash`) needs root"),
+            Self::Caller => None,
         }
     }
 }
@@ -64,6 +71,7 @@ mod tests {
         let runner = r#"["unshare", "--user", "--map-root-user", "--mount"]"#;
         assert_eq!(setting, format!("target.\"cfg(unix)\".runner = {runner}"));
         assert_eq!(Root::Caller.cargo_settings(), None);
+        assert_eq!(Root::Caller.nextest_filter(), None);
         assert_eq!(Root::Nowhere.cargo_settings(), None);
     }
 
