@@ -193,8 +193,9 @@ impl ResolvesServerCert for LocalAuthority {
 
 /// Fails unless the certificate is that of an authority and names this key.
 fn check_pair(certificate: &CertificateDer<'_>, key: &KeyPair) -> Result<(), AuthorityError> {
-    let (_, parsed) = x509_parser::parse_x509_certificate(certificate)
-        .map_err(|_| AuthorityError::Parse(rcgen::Error::CouldNotParseCertificate))?;
+    let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
+        return Err(AuthorityError::Parse(rcgen::Error::CouldNotParseCertificate));
+    };
     if !parsed.is_ca() {
         return Err(AuthorityError::NoAuthority);
     }

@@ -11,7 +11,7 @@ use crate::helm::{Chart, Helm};
 
 /// The namespace of the control plane of the program's example.
 const CONTROL_PLANE: &str = "clusters-harbour";
-/// The Secret and the ConfigMaps of the release.
+/// The name of the Secret and of every `ConfigMap` with the CA.
 const NAME: &str = "conformance-azure-lanyard-azure-ca";
 
 pub(super) fn trials(stage: &Arc<Stage>) -> Vec<Trial> {
