@@ -59,6 +59,15 @@ struct Outcome {
     result: Result<Tally, TaskError>,
 }
 
+impl Outcome {
+    /// The outcome of a stage that needs one that failed.
+    fn not_run(name: &str, failed: &str) -> Self {
+        let findings = vec![format!("{failed} failed")];
+        let result = Err(TaskError::Findings { check: "stages that this one needs", findings });
+        Self { name: name.to_owned(), seconds: 0, processor: None, result }
+    }
+}
+
 /// Runs every stage, also after a failure: one run shows all that is wrong.
 pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<(), TaskError> {
     if let Some(name) = &arguments.stage {

@@ -161,7 +161,9 @@ fn build(
     let images = house.target().join("image");
     let directory = images.join(quality.directory()).join(product.name());
     fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
-    let built = Built { archive: directory.with_extension("tar"), root: directory.join("root") };
+    // An archive names its image: one with another name must not be taken for the default.
+    let suffix = if reference.is_none() { "tar" } else { "renamed.tar" };
+    let built = Built { archive: directory.with_extension(suffix), root: directory.join("root") };
     // The programs of all images have one name: until this one's is copied, nobody else compiles.
     let lock = images.join("lock");
     let lock_file = File::create(&lock).map_err(file_error("make", &lock))?;
@@ -196,7 +198,10 @@ fn build(
         environment: content::environment(product),
         entries,
     };
-    fs::write(&built.archive, image.archive()?).map_err(file_error("write", &built.archive))?;
+    // Renamed when it is whole: a part of an archive would be newer than its program, too.
+    let part = directory.with_extension("part");
+    fs::write(&part, image.archive()?).map_err(file_error("write", &part))?;
+    fs::rename(&part, &built.archive).map_err(file_error("rename", &part))?;
     Ok(built)
 }
 
@@ -248,6 +253,7 @@ fn compile_released(
         clean.args(["clean", "--profile", product.profile(), "--package", "lanyard"]);
         process::run(clean.args(["--target", &target, "--target-dir"]).arg(directory))?;
         compile(&layout.arguments())?;
+        layout.finish()?;
     }
     Ok(program)
 }

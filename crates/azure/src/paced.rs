@@ -100,8 +100,8 @@ impl Hosts {
         &mut known.host
     }
 
-    /// Forgets hosts that nobody has asked for long, and the longest idle ones where there are too
-    /// many. One that somebody waits for stays.
+    /// Drops hosts that were idle for [`IDLE`], and the longest idle ones if there are still too many. A
+    /// host stays while requests wait for it, and, unless it was idle that long, while it rests.
     fn forget_idle(&mut self, now: Duration) {
         let is_idle = |known: &Known| now.saturating_sub(known.used_at) >= IDLE;
         self.0.retain(|_, known| known.host.is_waited_for() || !is_idle(known));
@@ -109,7 +109,7 @@ impl Hosts {
             return;
         }
         let mut idle: Vec<_> =
-            self.0.iter().filter(|(_, known)| !known.host.is_waited_for()).collect();
+            self.0.iter().filter(|(_, known)| !known.host.is_needed(now)).collect();
         idle.sort_unstable_by_key(|(_, known)| known.used_at);
         // Some more than one: it takes a look at all of them.
         let names: Vec<String> =

@@ -129,9 +129,15 @@ impl Host {
         self.pace.ready_in(now, rate).saturating_add(rate.interval().saturating_mul(ahead))
     }
 
-    /// Whether somebody is in the queue.
+    /// Whether requests wait for the host.
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether requests wait for the host, or it throttled or failed and may not be asked yet.
+    pub(crate) fn is_needed(&self, now: Duration) -> bool {
+        let rests = self.pace.is_throttled(now) || !self.breaker.closed_in(now).is_zero();
+        rests || self.is_waited_for()
     }
 
     /// Rings for everybody: what all of them wait for will not come.

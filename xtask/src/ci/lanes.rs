@@ -48,17 +48,19 @@ pub(super) fn run(house: &House, stages: &[Stage]) -> Result<Vec<Outcome>, TaskE
     let ended = Condvar::new();
     let outcomes = Mutex::new(Vec::with_capacity(stages.len()));
     let travel = &|lane: Lane| {
-        while let Some(index) = next(&schedule, &ended, lane) {
+        while let Some((index, lacking)) = next(&schedule, &ended, lane) {
             let stage = &stages[index];
-            let outcome = runner.run(stage, lane);
-            {
-                // One stage's lines at a time.
-                let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
-                runner.show(&outcome, outcomes.len() + 1, stages.len());
-                outcomes.push((index, outcome));
-            }
-            schedule.lock().unwrap_or_else(PoisonError::into_inner).end(index);
-            ended.notify_all();
+            // A panic here fails the stage: the other lanes must not wait for it for ever.
+            let mut ending = Ending { schedule: &schedule, ended: &ended, index, failed: true };
+            let outcome = match lacking {
+                Some(failed) => Outcome::not_run(&stage.name, &stages[failed].name),
+                None => runner.run(stage, lane),
+            };
+            ending.failed = outcome.result.is_err();
+            // One stage's lines at a time.
+            let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+            runner.show(&outcome, lacking.is_none(), outcomes.len() + 1, stages.len());
+            outcomes.push((index, outcome));
         }
     };
     thread::scope(|scope| {
@@ -71,12 +73,29 @@ pub(super) fn run(house: &House, stages: &[Stage]) -> Result<Vec<Outcome>, TaskE
     Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
-/// The next stage of a lane, once there is one.
-fn next(schedule: &Mutex<Schedule>, ended: &Condvar, lane: Lane) -> Option<usize> {
+/// Records the end of a stage when it is dropped.
+struct Ending<'a> {
+    schedule: &'a Mutex<Schedule>,
+    ended: &'a Condvar,
+    index: usize,
+    failed: bool,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
+        schedule.end(self.index, self.failed);
+        self.ended.notify_all();
+    }
+}
+
+/// The next stage of a lane, once there is one, and a stage that it needs and that failed.
+fn next(schedule: &Mutex<Schedule>, ended: &Condvar, lane: Lane) -> Option<(usize, Option<usize>)> {
     let mut schedule = schedule.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         match schedule.begin(lane) {
-            Turn::Stage(index) => return Some(index),
+            Turn::Stage(index) => return Some((index, None)),
+            Turn::Lacking { stage, failed } => return Some((stage, Some(failed))),
             Turn::Wait => {
                 schedule = ended.wait(schedule).unwrap_or_else(PoisonError::into_inner);
             }
@@ -89,6 +108,11 @@ fn next(schedule: &Mutex<Schedule>, ended: &Condvar, lane: Lane) -> Option<usize
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Stage(usize),
+    /// A stage that cannot run, because one that it needs failed.
+    Lacking {
+        stage: usize,
+        failed: usize,
+    },
     /// All that is left waits for other lanes.
     Wait,
     Over,
@@ -100,6 +124,7 @@ struct Schedule {
     /// In the order of the stages.
     waiting: Vec<(usize, Lane, Vec<usize>)>,
     ended: BTreeSet<usize>,
+    failed: BTreeSet<usize>,
 }
 
 impl Schedule {
@@ -114,7 +139,7 @@ impl Schedule {
                 (index, stage.lane, after)
             })
             .collect();
-        Self { waiting, ended: BTreeSet::new() }
+        Self { waiting, ended: BTreeSet::new(), failed: BTreeSet::new() }
     }
 
     fn begin(&mut self, lane: Lane) -> Turn {
@@ -123,15 +148,23 @@ impl Schedule {
             mine(entry) && entry.2.iter().all(|needed| self.ended.contains(needed))
         });
         match ready {
-            Some(place) => Turn::Stage(self.waiting.remove(place).0),
+            Some(place) => {
+                let (stage, _, needed) = self.waiting.remove(place);
+                match needed.into_iter().find(|needed| self.failed.contains(needed)) {
+                    Some(failed) => Turn::Lacking { stage, failed },
+                    None => Turn::Stage(stage),
+                }
+            }
             None if self.waiting.iter().any(mine) => Turn::Wait,
             None => Turn::Over,
         }
     }
 
-    /// A stage that failed has ended as well: whoever needs it says what is missing.
-    fn end(&mut self, index: usize) {
+    fn end(&mut self, index: usize, failed: bool) {
         self.ended.insert(index);
+        if failed {
+            self.failed.insert(index);
+        }
     }
 }
 
@@ -153,7 +186,7 @@ impl Runner {
         };
         fs::create_dir_all(&logs).map_err(file("create", &logs))?;
         let own = std::env::current_exe().map_err(file("find", Path::new("xtask")))?;
-        // Never written over: it may be running for somebody else.
+        // Never overwritten: another run may use it.
         let program = logs.join(format!("xtask-{}", std::process::id()));
         fs::copy(&own, &program).map_err(file("copy", &own))?;
         Ok(Self { program, logs, gives_way: house.has_program("nice") })
@@ -194,9 +227,11 @@ impl Runner {
         command
     }
 
-    fn show(&self, outcome: &Outcome, number: usize, total: usize) {
+    fn show(&self, outcome: &Outcome, has_run: bool, number: usize, total: usize) {
         process::say(&format!("\n=== {number}/{total} {}", outcome.name));
-        process::say(self.text(&outcome.name).trim_end());
+        if has_run {
+            process::say(self.text(&outcome.name).trim_end());
+        }
         if let Err(error) = &outcome.result {
             process::complain(error);
         }
@@ -215,7 +250,7 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        // A copy that stays is overwritten by nobody and harms nobody.
+        // Best effort: a leftover copy has a name of its own.
         let _left = fs::remove_file(&self.program);
     }
 }
@@ -256,8 +291,22 @@ mod tests {
         assert_eq!(schedule.begin(Lane::Aside), Turn::Stage(2));
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(1));
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Wait);
-        schedule.end(2);
+        schedule.end(2, false);
         assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(0));
+    }
+
+    #[test]
+    fn a_stage_does_not_run_if_one_that_it_needs_failed() {
+        let stages = [
+            stage("programs", Lane::Workspace, None),
+            stage("kms", Lane::Suites, Some("programs")),
+        ];
+        let mut schedule = Schedule::new(&stages);
+        assert_eq!(schedule.begin(Lane::Workspace), Turn::Stage(0));
+        assert_eq!(schedule.begin(Lane::Suites), Turn::Wait);
+        schedule.end(0, true);
+        assert_eq!(schedule.begin(Lane::Suites), Turn::Lacking { stage: 1, failed: 0 });
+        assert_eq!(schedule.begin(Lane::Suites), Turn::Over);
     }
 
     #[test]

@@ -17,8 +17,10 @@ pub(super) struct Layout {
     pub(super) list: PathBuf,
     /// What the linker says of the program.
     pub(super) map: PathBuf,
-    /// What the linker is told.
+    /// The order that the linker reads.
     order: PathBuf,
+    /// The order that the program on disk was linked in.
+    linked: PathBuf,
 }
 
 impl Layout {
@@ -30,6 +32,7 @@ impl Layout {
             list: house.root().join("lanyard").join("functions-of-node.txt"),
             map: directory.join("lanyard-node.map"),
             order: directory.join("lanyard-node.order"),
+            linked: directory.join("lanyard-node.linked"),
         })
     }
 
@@ -55,16 +58,33 @@ impl Layout {
         fs::write(&self.order, "").map_err(file_error("write", &self.order))
     }
 
-    /// Writes the order by what was linked. Returns whether it is another than before.
+    /// Writes the order of the functions that the program has. Returns whether the program has to be linked
+    /// again, because it was linked in another order.
+    ///
+    /// # Errors
+    ///
+    /// [`TaskError::Findings`] if the program has less than half of the listed functions: the list is too old,
+    /// or the compiler writes names in another form.
     pub(super) fn update(&self) -> Result<bool, TaskError> {
         let read = |path: &Path| fs::read_to_string(path).map_err(file_error("read", path));
         let order = FunctionOrder::new(&read(&self.list)?, &read(&self.map)?);
         let FunctionOrder { found, listed, .. } = order;
-        process::say(&format!("{found} of {listed} functions are placed first"));
-        if order.text == read(&self.order)? {
-            return Ok(false);
+        let summary = format!("{found} of {listed} functions are placed first");
+        if found * 2 < listed {
+            return Err(TaskError::Findings {
+                check: "functions of the list that the program lacks (`cargo xtask image record` renews it)",
+                findings: vec![summary],
+            });
         }
+        process::say(&summary);
         fs::write(&self.order, &order.text).map_err(file_error("write", &self.order))?;
-        Ok(true)
+        // Absent or incomplete after a link that did not end: then it is linked again.
+        let linked = fs::read_to_string(&self.linked).unwrap_or_default();
+        Ok(linked != order.text)
+    }
+
+    /// Records that the program was linked in the order of [`Layout::update`].
+    pub(super) fn finish(&self) -> Result<(), TaskError> {
+        fs::copy(&self.order, &self.linked).map(drop).map_err(file_error("copy", &self.order))
     }
 }
