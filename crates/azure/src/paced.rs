@@ -100,8 +100,8 @@ impl Hosts {
         &mut known.host
     }
 
-    /// Drops hosts that were idle for [`IDLE`], and the longest idle ones if there are still too many. A
-    /// host stays while requests wait for it, and, unless it was idle that long, while it rests.
+    /// Drops hosts that were idle for [`IDLE`]. If there are still too many, it drops the longest idle ones,
+    /// and hosts that rest only after all others. A host for which requests wait stays.
     fn forget_idle(&mut self, now: Duration) {
         let is_idle = |known: &Known| now.saturating_sub(known.used_at) >= IDLE;
         self.0.retain(|_, known| known.host.is_waited_for() || !is_idle(known));
@@ -109,8 +109,8 @@ impl Hosts {
             return;
         }
         let mut idle: Vec<_> =
-            self.0.iter().filter(|(_, known)| !known.host.is_needed(now)).collect();
-        idle.sort_unstable_by_key(|(_, known)| known.used_at);
+            self.0.iter().filter(|(_, known)| !known.host.is_waited_for()).collect();
+        idle.sort_unstable_by_key(|(_, known)| (known.host.rests(now), known.used_at));
         // Some more than one: it takes a look at all of them.
         let names: Vec<String> =
             idle.into_iter().take(MOST_HOSTS / 8).map(|(name, _)| name.clone()).collect();
@@ -372,11 +372,13 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["new", "newer", "waited-for"]);
         hosts.entry("waited-for", SECOND + IDLE).leave(place);
+        hosts.entry("throttled", IDLE).pace.cool(IDLE, LONGEST_COOL_DOWN, Rate::default());
 
         for number in 0..MOST_HOSTS * 3 {
             let now = SECOND * u32::try_from(number / 10).unwrap() + IDLE;
             hosts.entry(&format!("kv{number}.vault.azure.net"), now);
             assert!(hosts.0.len() <= MOST_HOSTS);
+            assert!(hosts.0.contains_key("throttled"));
         }
         let last = format!("kv{}.vault.azure.net", MOST_HOSTS * 3 - 1);
         assert!(hosts.0.contains_key(&last));

@@ -134,10 +134,9 @@ impl Host {
         !self.waiting.is_empty()
     }
 
-    /// Whether requests wait for the host, or it throttled or failed and may not be asked yet.
-    pub(crate) fn is_needed(&self, now: Duration) -> bool {
-        let rests = self.pace.is_throttled(now) || !self.breaker.closed_in(now).is_zero();
-        rests || self.is_waited_for()
+    /// Whether the host throttled or failed, and may not be asked yet.
+    pub(crate) fn rests(&self, now: Duration) -> bool {
+        self.pace.is_throttled(now) || !self.breaker.closed_in(now).is_zero()
     }
 
     /// Rings for everybody: what all of them wait for will not come.
