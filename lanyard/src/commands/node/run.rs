@@ -11,8 +11,9 @@ use lanyard_node::policy::PolicyKeeper;
 use lanyard_node::rotation::Rotator;
 use lanyard_node::{
     CountedProvider, CountedReporter, NodeApi, NodeMemory, NodeMetrics, NodeServer,
-    NodeServerParts, PodOverrides, Provider, ProviderRegistry, Publisher, PublisherParts,
-    PublisherSettings, SecretSync, ServedProvider, SocketProviders, SocketSettings, SyncProblem,
+    NodeServerParts, NodeServerSettings, PodOverrides, Provider, ProviderRegistry, Publisher,
+    PublisherParts, PublisherSettings, SecretSync, ServedProvider, SocketProviders, SocketSettings,
+    SyncProblem,
 };
 use lanyard_telemetry::{
     BuildInfo, Gate, ListenAddress, Listening, Liveness, MetricsPage, ProcessMetrics, Readiness,
@@ -77,9 +78,7 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
         readiness: readiness.clone(),
         clock: Arc::clone(&clock),
     };
-    let server = NodeServer::new(settings.server, parts);
-    #[cfg(feature = "sanity")]
-    let server = server.with_test_controller(environment.test_controller);
+    let server = server(settings.server, parts, &environment);
     let liveness = server.liveness(settings.health_timeout);
     let health = (liveness, settings.health_path.as_str());
     let remarks = remarks(&policy, settings.memory_remark, cluster.sync.as_ref());
@@ -114,6 +113,25 @@ pub(super) async fn run(args: NodeArgs, environment: Environment) -> CommandResu
     // It blocks until the last lines are written, and nothing else is to be done here.
     audit.flush();
     ended
+}
+
+/// The server of the CSI socket. Builds with the feature `sanity` can add the controller for csi-sanity.
+#[cfg_attr(
+    not(feature = "sanity"),
+    expect(
+        unused_variables,
+        reason = "only the controller for csi-sanity is switched by a variable"
+    )
+)]
+fn server(
+    settings: NodeServerSettings,
+    parts: NodeServerParts,
+    environment: &Environment,
+) -> NodeServer {
+    let server = NodeServer::new(settings, parts);
+    #[cfg(feature = "sanity")]
+    let server = server.with_test_controller(environment.test_controller);
+    server
 }
 
 /// Our own provider, unless another one has its socket.
