@@ -166,8 +166,12 @@ impl RunDirectory {
             return Err(error);
         }
         self.chosen.take().map_or(Ok(()), ChosenDirectory::close)?;
-        self.private.take().map_or(Ok(()), LockedDirectory::close)?;
-        Ok(())
+        let Some(private) = self.private.take() else { return Ok(()) };
+        if let Err(error) = check_unmounted(private.path()) {
+            private.abandon()?;
+            return Err(error);
+        }
+        Ok(private.close()?)
     }
 }
 
@@ -193,7 +197,15 @@ fn remove_run(run: Abandoned, clock: &SharedClock) -> Result<(), CloseError> {
         left.note(&path, mount.unmount().map_err(PublishError::from));
     }
     left.into_result()?;
+    check_unmounted(run.path())?;
     Ok(run.remove()?)
+}
+
+/// Refuses to remove a directory in which another file system is mounted: the removal would delete the
+/// files of that file system.
+fn check_unmounted(directory: &Path) -> Result<(), CloseError> {
+    let mount = Mount::any_below(directory).map_err(CloseError::Mounts)?;
+    mount.map_or(Ok(()), |mount| Err(CloseError::Mounted { mount }))
 }
 
 /// Removes what a killed run left in the directory that was chosen for its volumes. Leaves everything
@@ -274,6 +286,12 @@ pub enum CloseError {
     /// The mount table could not be read.
     #[error("could not list the mounts of the run")]
     Mounts(#[source] MountError),
+    /// Another file system is mounted in a directory of the run.
+    #[error("another file system is mounted on {}", mount.display())]
+    Mounted {
+        /// Where.
+        mount: PathBuf,
+    },
     /// The directory that was chosen for the volumes could not be locked.
     #[error("could not lock the directory of the volumes")]
     Chosen(#[source] Box<RunDirectoryError>),

@@ -146,6 +146,37 @@ fn a_run_is_refused_where_volumes_of_a_killed_one_cannot_be_removed() {
     assert!(names(chosen.path()).is_empty());
 }
 
+#[test]
+fn files_of_another_file_system_in_a_run_directory_stay() {
+    let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let notes = other.path().join("notes");
+    fs::write(&notes, "mine").unwrap();
+    for is_killed in [false, true] {
+        let run = create(place.path(), None);
+        let (open, _file) = publish(&run);
+        let may_mount = open.in_memory;
+        drop(open);
+        if !may_mount {
+            return;
+        }
+        let bound = run.private().join("bound");
+        fs::create_dir(&bound).unwrap();
+        mount(&["mount", "--bind", other.path().to_str().unwrap()], &bound);
+        if is_killed {
+            kill(run);
+        } else {
+            let error = run.close().unwrap_err();
+            assert!(matches!(&error, CloseError::Mounted { mount } if *mount == bound), "{error}");
+        }
+        RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+        let (is_left, is_bound) = (notes.exists(), bound.join("notes").exists());
+        mount(&["umount"], &bound);
+        assert!(is_left && is_bound);
+        RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+        assert!(names(place.path()).is_empty());
+    }
+}
+
 /// Runs a command of mount(8) for `target`.
 fn mount(arguments: &[&str], target: &Path) {
     let mut command = std::process::Command::new(arguments[0]);
