@@ -29,7 +29,7 @@ impl ChosenDirectory {
     ///
     /// # Errors
     ///
-    /// [`RunDirectoryError::InUse`] where another run holds the lock.
+    /// Those of [`ChosenDirectory::lock`].
     pub(crate) fn create(path: &Path) -> Result<Self, RunDirectoryError> {
         let path = std::path::absolute(path)?;
         let is_missing = |above: &&Path| above.symlink_metadata().is_err();
@@ -43,8 +43,12 @@ impl ChosenDirectory {
     ///
     /// # Errors
     ///
-    /// [`RunDirectoryError::InUse`] where another run holds the lock.
+    /// [`RunDirectoryError::InUse`] where another run holds the lock, and
+    /// [`RunDirectoryError::NotOwned`] where other users can replace what is in the directory.
     pub(crate) fn lock(path: PathBuf, created: Option<PathBuf>) -> Result<Self, RunDirectoryError> {
+        if !is_owned(&path)? {
+            return Err(RunDirectoryError::NotOwned { directory: path });
+        }
         let name = path.join(LOCK);
         loop {
             let (lock, has_left_volumes) = open(&name)?;
@@ -98,6 +102,13 @@ impl Drop for ChosenDirectory {
     }
 }
 
+/// Whether `path` is a directory, not a link, of this user, and not every user can write to it.
+pub(crate) fn is_owned(path: &Path) -> io::Result<bool> {
+    let metadata = path.symlink_metadata()?;
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    Ok(metadata.is_dir() && is_own && metadata.mode() & WRITABLE_FOR_ALL == 0)
+}
+
 /// Removes directories, the first one first, until one is not empty.
 pub(crate) fn remove_empty<'a>(directories: impl Iterator<Item = &'a Path>) {
     for directory in directories {
@@ -136,10 +147,13 @@ fn is_at(file: &File, name: &Path) -> io::Result<bool> {
 
 /// The file that is locked.
 const LOCK: &str = ".lanyard-up.lock";
+const WRITABLE_FOR_ALL: u32 = 0o002;
 const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
     use super::*;
 
     fn names(directory: &Path) -> Vec<std::ffi::OsString> {
@@ -155,6 +169,24 @@ mod tests {
         first.close().unwrap();
         assert!(names(directory.path()).is_empty());
         ChosenDirectory::create(directory.path()).unwrap().close().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_other_users_can_change_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let assert_refused = || {
+            let error = ChosenDirectory::create(directory.path()).unwrap_err();
+            assert!(matches!(error, RunDirectoryError::NotOwned { .. }), "{error}");
+            assert!(names(directory.path()).is_empty());
+        };
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_refused();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // Only root may give a directory away, and only to a user whom its namespace maps.
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root && chown(directory.path(), Some(65_534), None).is_ok() {
+            assert_refused();
+        }
     }
 
     #[test]

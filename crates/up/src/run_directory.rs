@@ -11,7 +11,7 @@ use lanyard_node::{Mount, MountError, MountOperation, PublishError, Volume};
 use lanyard_vocabulary::{Component, Consumer};
 use parking_lot::Mutex;
 
-use crate::chosen_directory::{ChosenDirectory, remove_empty};
+use crate::chosen_directory::{ChosenDirectory, is_owned, remove_empty};
 use crate::locked_directory::{Abandoned, LockedDirectory, find};
 
 /// The directories of a run.
@@ -48,6 +48,12 @@ pub enum RunDirectoryError {
     /// Another `lanyard up` has its volumes there.
     #[error("another `lanyard up` has its volumes in {}", directory.display())]
     InUse {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Other users can replace what is in the directory.
+    #[error("{} belongs to another user, or all users can write to it", directory.display())]
+    NotOwned {
         /// The directory.
         directory: PathBuf,
     },
@@ -133,7 +139,12 @@ impl RunDirectory {
             dir: path.clone(),
             source,
         };
-        fs::create_dir_all(&path).map_err(refused)?;
+        for directory in [path.parent().unwrap_or(&path), &path] {
+            fs::create_dir_all(directory).map_err(refused)?;
+            if !is_owned(directory).map_err(refused)? {
+                return Err(refused(io::Error::other(NOT_OWNED)).into());
+            }
+        }
         self.opened.lock().push(path.clone());
         let clock = SharedClock::clone(&self.clock);
         match Mount::tmpfs(&path, FIRST_SIZE) {
@@ -235,7 +246,12 @@ fn remove_from_chosen(
 fn remove_left_volumes(chosen: &ChosenDirectory, clock: &SharedClock) -> Result<(), CloseError> {
     let consumers = Component::ALL.into_iter().flat_map(Component::consumers);
     let paths = consumers.map(|consumer| volume_path(chosen.path(), consumer));
-    let paths: Vec<_> = paths.filter(|path| path.symlink_metadata().is_ok()).collect();
+    // No run publishes below a link or a directory of another user.
+    let is_of_run = |path: &PathBuf| {
+        path.parent().is_some_and(|parent| is_owned(parent).unwrap_or(false))
+            && path.symlink_metadata().is_ok()
+    };
+    let paths: Vec<_> = paths.filter(is_of_run).collect();
     remove_volumes(chosen.path(), &paths, clock)
 }
 
@@ -328,6 +344,7 @@ fn listed(volumes: &[PathBuf]) -> String {
 
 /// Enough for a credential; the volume grows by itself.
 const FIRST_SIZE: u64 = 256 * 1024;
+const NOT_OWNED: &str = "it is a link or belongs to another user, or all users can write to it";
 /// The names of private directories begin so.
 const PREFIX: &str = "lanyard-up-";
 /// In a private directory, the link to the directory that the user chose for the volumes.

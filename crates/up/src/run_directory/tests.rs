@@ -177,6 +177,25 @@ fn files_of_another_file_system_in_a_run_directory_stay() {
     }
 }
 
+#[test]
+fn no_volume_is_opened_or_removed_behind_a_link() {
+    let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let deployment = chosen.path().join(consumer().deployment);
+    let run = create(place.path(), Some(chosen.path()));
+    symlink(elsewhere.path(), &deployment).unwrap();
+    let error = run.open_volume(consumer()).unwrap_err();
+    assert!(matches!(&error, PublishError::Mount(MountError::Call { .. })), "{error}");
+    assert!(names(elsewhere.path()).is_empty());
+
+    let volume = elsewhere.path().join(consumer().volume);
+    fs::create_dir(&volume).unwrap();
+    kill(run);
+    RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+    assert!(volume.exists());
+    assert!(names(place.path()).is_empty());
+}
+
 /// Runs a command of mount(8) for `target`.
 fn mount(arguments: &[&str], target: &Path) {
     let mut command = std::process::Command::new(arguments[0]);
