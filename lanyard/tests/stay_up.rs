@@ -147,13 +147,17 @@ impl User {
 
     /// A user who may not mount; `None` where this test may not act as another user.
     fn without_privileges() -> Option<Self> {
-        if !is_root() {
+        if !is_root() || !["uid_map", "gid_map"].into_iter().all(maps_nobody) {
             return None;
         }
-        let home = tempfile::tempdir().unwrap();
-        // The program may be in a directory that only root can enter.
+        // `TMPDIR` and the program may be in a directory that only root can enter.
+        let home = tempfile::tempdir_in("/tmp").unwrap();
         let lanyard = home.path().join("lanyard");
-        std::fs::copy(env!("CARGO_BIN_EXE_lanyard"), &lanyard).unwrap();
+        // A file that this process has open for writing cannot be executed (`ETXTBSY`) while a child of
+        // another test holds the same descriptor, so another process copies.
+        let mut copy = Command::new("cp");
+        copy.arg(env!("CARGO_BIN_EXE_lanyard")).arg(&lanyard);
+        assert!(copy.status().unwrap().success());
         chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         Some(Self { id: Some(NOBODY), home, lanyard })
     }
@@ -185,6 +189,17 @@ impl User {
 }
 
 const NOBODY: u32 = 65_534;
+
+/// Whether the user namespace of this process maps [`NOBODY`] (`user_namespaces(7)`).
+fn maps_nobody(map: &str) -> bool {
+    let text = std::fs::read_to_string(Path::new("/proc/self").join(map)).unwrap();
+    text.lines().any(|line| {
+        let mut fields = line.split_whitespace().map(|field| field.parse::<u64>().unwrap());
+        let (first, _outside, count) =
+            (fields.next().unwrap(), fields.next().unwrap(), fields.next().unwrap());
+        (first..first + count).contains(&NOBODY.into())
+    })
+}
 
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").unwrap().uid() == 0

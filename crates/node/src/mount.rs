@@ -61,16 +61,15 @@ impl Mount {
 
     /// Every tmpfs that is mounted below `dir`, the deepest first.
     pub fn find_below(dir: &Path) -> Result<Vec<Self>, MountError> {
-        let failed = |source| MountError::Call {
-            operation: MountOperation::Inspect,
-            dir: dir.into(),
-            source,
-        };
-        // The table knows no links.
-        let real = dir.canonicalize().map_err(failed)?;
-        let table = MountTable::load().map_err(|error| failed(error.source))?;
+        let (real, table) = table_below(dir)?;
         let found = table.memory_mounts_below(&real).into_iter().rev();
         Ok(found.filter(|place| *place != real).map(|place| Self::taken_over(&place)).collect())
+    }
+
+    /// A place below `dir` where a file system of any kind is mounted, bind mounts included.
+    pub fn any_below(dir: &Path) -> Result<Option<PathBuf>, MountError> {
+        let (real, table) = table_below(dir)?;
+        Ok(table.any_mount_below(&real))
     }
 
     /// The tmpfs that is known to be mounted on `dir`.
@@ -220,6 +219,15 @@ impl fmt::Display for MountOperation {
             Self::Unmount => "unmount",
         })
     }
+}
+
+/// The path of `dir` without links, which the mount table does not contain, and the table.
+fn table_below(dir: &Path) -> Result<(PathBuf, MountTable), MountError> {
+    let failed =
+        |source| MountError::Call { operation: MountOperation::Inspect, dir: dir.into(), source };
+    let real = dir.canonicalize().map_err(failed)?;
+    let table = MountTable::load().map_err(|error| failed(error.source))?;
+    Ok((real, table))
 }
 
 /// Whether something is mounted on `dir`: its device, or else its inode, tells it from an entry

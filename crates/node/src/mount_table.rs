@@ -56,6 +56,12 @@ impl MountTable {
         points
     }
 
+    /// A place below `dir` where a file system of any kind is mounted.
+    pub(crate) fn any_mount_below(&self, dir: &Path) -> Option<PathBuf> {
+        let below = |line: &Line<'_>| line.point != dir && line.point.starts_with(dir);
+        self.lines().find(below).map(|line| line.point)
+    }
+
     fn lines(&self) -> impl Iterator<Item = Line<'_>> {
         self.0.split(|byte| *byte == b'\n').filter_map(|line| {
             let mut fields = line.split(|byte| *byte == b' ').skip(2);
@@ -140,6 +146,14 @@ broken line
         // A name that is no text keeps nobody from finding the others.
         expected.push(PathBuf::from(OsString::from_vec(b"/pods/\xff".to_vec())));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_mount_of_any_kind_is_found_below_a_directory_and_not_on_it() {
+        let found = |dir| table().any_mount_below(Path::new(dir));
+        assert_eq!(found("/pods/b").as_deref(), Some(Path::new("/pods/b/subpaths/v/c/0")));
+        assert_eq!(found("/pods/c"), None);
+        assert_eq!(found("/pod"), None);
     }
 
     #[test]

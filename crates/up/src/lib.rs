@@ -9,6 +9,7 @@
 //! A rule found here has lost its home.
 
 mod azure_end;
+mod chosen_directory;
 mod control;
 mod hops;
 mod locked_directory;

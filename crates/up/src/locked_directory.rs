@@ -51,15 +51,6 @@ impl LockedDirectory {
     }
 }
 
-/// A [`LockedDirectory`] that [`find`] found.
-#[derive(Debug)]
-pub(crate) enum Found {
-    /// Its process lives.
-    Locked(PathBuf),
-    /// Its process is gone.
-    Abandoned(Abandoned),
-}
-
 /// A [`LockedDirectory`] whose process is gone. This value holds its lock.
 #[derive(Debug)]
 pub(crate) struct Abandoned {
@@ -89,11 +80,11 @@ impl Drop for Abandoned {
     }
 }
 
-/// The locked directories in `place` whose names begin with `prefix`.
+/// The abandoned directories in `place` whose names begin with `prefix`.
 ///
 /// Directories of other users, and those that other users can write to, are left out: the caller
 /// acts on what is in them.
-pub(crate) fn find(place: &Path, prefix: &str) -> io::Result<Vec<Found>> {
+pub(crate) fn find(place: &Path, prefix: &str) -> io::Result<Vec<Abandoned>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(place)? {
         let Ok(entry) = entry else { continue };
@@ -105,16 +96,14 @@ pub(crate) fn find(place: &Path, prefix: &str) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-fn open(path: PathBuf) -> Option<Found> {
+fn open(path: PathBuf) -> Option<Abandoned> {
     let metadata = path.symlink_metadata().ok()?;
     let is_ours = metadata.is_dir()
         && metadata.uid() == rustix::process::geteuid().as_raw()
         && metadata.mode() & OTHERS == 0;
     let lock = is_ours.then(|| File::open(path.join(LOCK)).ok()).flatten()?;
-    Some(match lock.try_lock() {
-        Ok(()) => Found::Abandoned(Abandoned { path, lock }),
-        Err(_held) => Found::Locked(path),
-    })
+    lock.try_lock().ok()?;
+    Some(Abandoned { path, lock })
 }
 
 const PRIVATE: u32 = 0o700;
@@ -130,12 +119,7 @@ mod tests {
     use super::*;
 
     fn abandoned(place: &Path) -> Vec<Abandoned> {
-        let found = find(place, "ly-test-").unwrap().into_iter();
-        let abandoned = found.filter_map(|found| match found {
-            Found::Abandoned(abandoned) => Some(abandoned),
-            Found::Locked(_) => None,
-        });
-        abandoned.collect()
+        find(place, "ly-test-").unwrap()
     }
 
     fn paths(place: &Path) -> Vec<PathBuf> {
@@ -167,8 +151,7 @@ mod tests {
             directory.remove().unwrap();
         }
         assert!(!gone.exists() && alive.path().exists());
-        let found = find(place.path(), "ly-test-").unwrap();
-        assert!(matches!(&found[..], [Found::Locked(path)] if path == alive.path()));
+        assert!(paths(place.path()).is_empty());
     }
 
     #[test]

@@ -62,6 +62,9 @@ impl RoadError {
             Self::Directory(RunDirectoryError::InUse { .. }) => {
                 "end that run, or choose another directory with --directory"
             }
+            Self::Directory(RunDirectoryError::LeftVolumes { .. }) => {
+                "unmount and remove them, or choose another directory with --directory"
+            }
             Self::Directory(_) => "choose another directory with --directory",
             Self::Transport(error) => error.hint(),
             Self::ManagedIdentity(_) => "run again with --log debug and report what it says",

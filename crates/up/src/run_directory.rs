@@ -11,30 +11,24 @@ use lanyard_node::{Mount, MountError, MountOperation, PublishError, Volume};
 use lanyard_vocabulary::{Component, Consumer};
 use parking_lot::Mutex;
 
-use crate::locked_directory::{Abandoned, Found, LockedDirectory, find};
+use crate::chosen_directory::{ChosenDirectory, is_owned, remove_empty};
+use crate::locked_directory::{Abandoned, LockedDirectory, find};
 
 /// The directories of a run.
 ///
 /// Every run has a private directory in the temporary place of the system. Its volumes are in there
 /// too, unless the user chose another directory; then the private directory has a link to it. After
 /// a kill, [`RunDirectory::remove_abandoned`] of the next run finds the private directory, whose
-/// lock is free, and removes it, the volumes, and their mounts.
+/// lock is free, and removes it, the volumes, and their mounts. Volumes in a chosen directory are
+/// removed only while no other run holds the lock of that directory.
 #[derive(Debug)]
 pub(crate) struct RunDirectory {
     volumes: PathBuf,
     clock: SharedClock,
     /// Every directory that a volume was opened in.
     opened: Mutex<Vec<PathBuf>>,
-    chosen: Option<Chosen>,
+    chosen: Option<ChosenDirectory>,
     private: Option<LockedDirectory>,
-}
-
-/// A directory that the user chose for the volumes.
-#[derive(Debug)]
-struct Chosen {
-    path: PathBuf,
-    /// The topmost directory that the run created for it.
-    created: Option<PathBuf>,
 }
 
 /// An open volume, and whether it is a tmpfs.
@@ -57,6 +51,21 @@ pub enum RunDirectoryError {
         /// The directory.
         directory: PathBuf,
     },
+    /// Other users can replace what is in the directory.
+    #[error("{} belongs to another user, or all users can write to it", directory.display())]
+    NotOwned {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// A killed `lanyard up` left volumes there that cannot be removed.
+    #[error("could not remove the volumes of a killed `lanyard up` from {}", directory.display())]
+    LeftVolumes {
+        /// The directory.
+        directory: PathBuf,
+        /// Why they cannot be removed.
+        #[source]
+        source: CloseError,
+    },
 }
 
 impl RunDirectory {
@@ -64,28 +73,28 @@ impl RunDirectory {
     ///
     /// # Errors
     ///
-    /// [`RunDirectoryError::InUse`] where the volumes of a living run are in the chosen directory.
+    /// [`RunDirectoryError::InUse`] where the volumes of a living run are in the chosen directory, and
+    /// [`RunDirectoryError::LeftVolumes`] where those of a killed run are and cannot be removed.
     pub(crate) fn create(
         place: &Path,
         chosen: Option<&Path>,
         clock: SharedClock,
     ) -> Result<Self, RunDirectoryError> {
-        let chosen = chosen.map(Chosen::create).transpose()?;
-        if let Some(Chosen { path, .. }) = &chosen {
-            let runs = find(place, PREFIX)?;
-            let is_here = |run: &Path| fs::read_link(run.join(CHOSEN)).is_ok_and(|it| it == *path);
-            if runs.iter().any(|run| matches!(run, Found::Locked(run) if is_here(run))) {
-                return Err(RunDirectoryError::InUse { directory: path.clone() });
-            }
-        }
         let private = LockedDirectory::create_in(place, PREFIX)?;
+        let chosen = chosen.map(ChosenDirectory::create).transpose()?;
         let volumes = match &chosen {
             Some(chosen) => {
-                symlink(&chosen.path, private.path().join(CHOSEN))?;
-                if let Some(created) = &chosen.created {
+                if chosen.has_left_volumes() {
+                    remove_left_volumes(chosen, &clock).map_err(|source| {
+                        let directory = chosen.path().to_owned();
+                        RunDirectoryError::LeftVolumes { directory, source }
+                    })?;
+                }
+                symlink(chosen.path(), private.path().join(CHOSEN))?;
+                if let Some(created) = chosen.created() {
                     symlink(created, private.path().join(CREATED))?;
                 }
-                chosen.path.clone()
+                chosen.path().to_owned()
             }
             None => private.path().to_owned(),
         };
@@ -100,7 +109,6 @@ impl RunDirectory {
             Vec::new()
         });
         for run in runs {
-            let Found::Abandoned(run) = run else { continue };
             let path = run.path().to_owned();
             match remove_run(run, clock) {
                 Ok(()) => tracing::info!(directory = %path.display(), "removed a killed run"),
@@ -131,7 +139,12 @@ impl RunDirectory {
             dir: path.clone(),
             source,
         };
-        fs::create_dir_all(&path).map_err(refused)?;
+        for directory in [path.parent().unwrap_or(&path), &path] {
+            fs::create_dir_all(directory).map_err(refused)?;
+            if !is_owned(directory).map_err(refused)? {
+                return Err(refused(io::Error::other(NOT_OWNED)).into());
+            }
+        }
         self.opened.lock().push(path.clone());
         let clock = SharedClock::clone(&self.clock);
         match Mount::tmpfs(&path, FIRST_SIZE) {
@@ -158,15 +171,18 @@ impl RunDirectory {
     fn clear(&mut self) -> Result<(), CloseError> {
         let opened = std::mem::take(&mut *self.opened.lock());
         if let Err(error) = remove_volumes(&self.volumes, &opened, &self.clock) {
-            // What is left is removed by the next run.
+            // What is left is removed by the next run. Without `close` the lock file stays.
+            drop(self.chosen.take());
             self.private.take().map(LockedDirectory::abandon).transpose()?;
             return Err(error);
         }
-        if let Some(chosen) = self.chosen.take() {
-            chosen.remove_created();
+        self.chosen.take().map_or(Ok(()), ChosenDirectory::close)?;
+        let Some(private) = self.private.take() else { return Ok(()) };
+        if let Err(error) = check_unmounted(private.path()) {
+            private.abandon()?;
+            return Err(error);
         }
-        self.private.take().map_or(Ok(()), LockedDirectory::close)?;
-        Ok(())
+        Ok(private.close()?)
     }
 }
 
@@ -179,32 +195,11 @@ impl Drop for RunDirectory {
     }
 }
 
-impl Chosen {
-    fn create(path: &Path) -> io::Result<Self> {
-        let path = std::path::absolute(path)?;
-        let is_missing = |above: &&Path| above.symlink_metadata().is_err();
-        let created = path.ancestors().take_while(is_missing).last().map(Path::to_owned);
-        fs::create_dir_all(&path)?;
-        let created = created.map(|created| created.canonicalize()).transpose()?;
-        Ok(Self { path: path.canonicalize()?, created })
-    }
-
-    /// Removes the directories that the run created, as far as they are empty.
-    fn remove_created(&self) {
-        let Some(created) = &self.created else { return };
-        remove_empty(self.path.ancestors().take_while(|above| above.starts_with(created)));
-    }
-}
-
 /// Removes a run whose process is gone.
 fn remove_run(run: Abandoned, clock: &SharedClock) -> Result<(), CloseError> {
     if let Ok(path) = fs::read_link(run.path().join(CHOSEN)) {
-        let consumers = Component::ALL.into_iter().flat_map(Component::consumers);
-        let paths = consumers.map(|consumer| volume_path(&path, consumer));
-        let paths: Vec<_> = paths.filter(|path| path.symlink_metadata().is_ok()).collect();
-        remove_volumes(&path, &paths, clock)?;
         let created = fs::read_link(run.path().join(CREATED)).ok();
-        Chosen { path, created }.remove_created();
+        remove_from_chosen(path, created, clock)?;
     }
     let mut left = LeftVolumes::default();
     let mounts = Mount::find_below(run.path()).map_err(CloseError::Mounts)?;
@@ -213,7 +208,51 @@ fn remove_run(run: Abandoned, clock: &SharedClock) -> Result<(), CloseError> {
         left.note(&path, mount.unmount().map_err(PublishError::from));
     }
     left.into_result()?;
+    check_unmounted(run.path())?;
     Ok(run.remove()?)
+}
+
+/// Refuses to remove a directory in which another file system is mounted: the removal would delete the
+/// files of that file system.
+fn check_unmounted(directory: &Path) -> Result<(), CloseError> {
+    let mount = Mount::any_below(directory).map_err(CloseError::Mounts)?;
+    mount.map_or(Ok(()), |mount| Err(CloseError::Mounted { mount }))
+}
+
+/// Removes what a killed run left in the directory that was chosen for its volumes. Leaves everything
+/// there where another run uses the directory now: that run has removed the volumes.
+fn remove_from_chosen(
+    path: PathBuf,
+    created: Option<PathBuf>,
+    clock: &SharedClock,
+) -> Result<(), CloseError> {
+    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(());
+    }
+    let chosen = match ChosenDirectory::lock(path, created) {
+        Ok(chosen) => chosen,
+        Err(RunDirectoryError::InUse { directory }) => {
+            let directory = directory.display();
+            tracing::info!(%directory, "another run uses the directory of a killed run");
+            return Ok(());
+        }
+        Err(error) => return Err(CloseError::Chosen(Box::new(error))),
+    };
+    remove_left_volumes(&chosen, clock)?;
+    Ok(chosen.close()?)
+}
+
+/// Removes every volume that a killed run left in a chosen directory.
+fn remove_left_volumes(chosen: &ChosenDirectory, clock: &SharedClock) -> Result<(), CloseError> {
+    let consumers = Component::ALL.into_iter().flat_map(Component::consumers);
+    let paths = consumers.map(|consumer| volume_path(chosen.path(), consumer));
+    // No run publishes below a link or a directory of another user.
+    let is_of_run = |path: &PathBuf| {
+        path.parent().is_some_and(|parent| is_owned(parent).unwrap_or(false))
+            && path.symlink_metadata().is_ok()
+    };
+    let paths: Vec<_> = paths.filter(is_of_run).collect();
+    remove_volumes(chosen.path(), &paths, clock)
 }
 
 /// Removes the volumes at `paths`, and the directories up to `above` that are empty then.
@@ -243,16 +282,6 @@ fn remove_volume(path: &Path, clock: &SharedClock) -> Result<(), PublishError> {
     }
 }
 
-/// Removes directories, the first one first, until one is not empty.
-fn remove_empty<'a>(directories: impl Iterator<Item = &'a Path>) {
-    for directory in directories {
-        match fs::remove_dir(directory) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return,
-            _ => {}
-        }
-    }
-}
-
 fn volume_path(volumes: &Path, consumer: &Consumer) -> PathBuf {
     volumes.join(consumer.deployment).join(consumer.volume)
 }
@@ -273,8 +302,17 @@ pub enum CloseError {
     /// The mount table could not be read.
     #[error("could not list the mounts of the run")]
     Mounts(#[source] MountError),
-    /// The temporary directory is still there.
-    #[error("the temporary directory could not be removed")]
+    /// Another file system is mounted in a directory of the run.
+    #[error("another file system is mounted on {}", mount.display())]
+    Mounted {
+        /// Where.
+        mount: PathBuf,
+    },
+    /// The directory that was chosen for the volumes could not be locked.
+    #[error("could not lock the directory of the volumes")]
+    Chosen(#[source] Box<RunDirectoryError>),
+    /// A directory of the run is still there.
+    #[error("a directory of the run could not be removed")]
     Directory(#[from] io::Error),
 }
 
@@ -306,6 +344,7 @@ fn listed(volumes: &[PathBuf]) -> String {
 
 /// Enough for a credential; the volume grows by itself.
 const FIRST_SIZE: u64 = 256 * 1024;
+const NOT_OWNED: &str = "it is a link or belongs to another user, or all users can write to it";
 /// The names of private directories begin so.
 const PREFIX: &str = "lanyard-up-";
 /// In a private directory, the link to the directory that the user chose for the volumes.

@@ -105,6 +105,104 @@ fn a_chosen_directory_is_used_by_one_run_at_a_time() {
 }
 
 #[test]
+fn removing_a_killed_run_leaves_the_volumes_of_a_run_with_the_same_directory() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let chosen = tempfile::tempdir().unwrap();
+    let killed = create(first.path(), Some(chosen.path()));
+    let (open, left) = publish(&killed);
+    drop(open);
+    kill(killed);
+    // The second run does not find the private directory of the killed one.
+    let living = create(second.path(), Some(chosen.path()));
+    assert!(!left.exists(), "the next run in the directory removes the volumes");
+    let (_open, file) = publish(&living);
+    RunDirectory::remove_abandoned(first.path(), &SystemClock::shared());
+    assert!(names(first.path()).is_empty());
+    assert!(file.exists());
+    living.close().unwrap();
+    assert!(names(chosen.path()).is_empty());
+}
+
+#[test]
+fn a_run_is_refused_where_volumes_of_a_killed_one_cannot_be_removed() {
+    let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let run = create(place.path(), Some(chosen.path()));
+    let (open, file) = publish(&run);
+    let (is_mounted, volume) = (open.in_memory, file.parent().unwrap());
+    drop(open);
+    kill(run);
+    if !is_mounted {
+        return;
+    }
+    mount(&["mount", "-t", "proc", "proc"], volume);
+    RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+    let create_again =
+        || RunDirectory::create(place.path(), Some(chosen.path()), SystemClock::shared());
+    let error = create_again().unwrap_err();
+    mount(&["umount"], volume);
+    assert!(matches!(&error, RunDirectoryError::LeftVolumes { .. }), "{error}");
+    assert!(file.exists());
+    create_again().unwrap().close().unwrap();
+    assert!(names(chosen.path()).is_empty());
+}
+
+#[test]
+fn files_of_another_file_system_in_a_run_directory_stay() {
+    let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let notes = other.path().join("notes");
+    fs::write(&notes, "mine").unwrap();
+    for is_killed in [false, true] {
+        let run = create(place.path(), None);
+        let (open, _file) = publish(&run);
+        let may_mount = open.in_memory;
+        drop(open);
+        if !may_mount {
+            return;
+        }
+        let bound = run.private().join("bound");
+        fs::create_dir(&bound).unwrap();
+        mount(&["mount", "--bind", other.path().to_str().unwrap()], &bound);
+        if is_killed {
+            kill(run);
+        } else {
+            let error = run.close().unwrap_err();
+            assert!(matches!(&error, CloseError::Mounted { mount } if *mount == bound), "{error}");
+        }
+        RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+        let (is_left, is_bound) = (notes.exists(), bound.join("notes").exists());
+        mount(&["umount"], &bound);
+        assert!(is_left && is_bound);
+        RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+        assert!(names(place.path()).is_empty());
+    }
+}
+
+#[test]
+fn no_volume_is_opened_or_removed_behind_a_link() {
+    let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let deployment = chosen.path().join(consumer().deployment);
+    let run = create(place.path(), Some(chosen.path()));
+    symlink(elsewhere.path(), &deployment).unwrap();
+    let error = run.open_volume(consumer()).unwrap_err();
+    assert!(matches!(&error, PublishError::Mount(MountError::Call { .. })), "{error}");
+    assert!(names(elsewhere.path()).is_empty());
+
+    let volume = elsewhere.path().join(consumer().volume);
+    fs::create_dir(&volume).unwrap();
+    kill(run);
+    RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+    assert!(volume.exists());
+    assert!(names(place.path()).is_empty());
+}
+
+/// Runs a command of mount(8) for `target`.
+fn mount(arguments: &[&str], target: &Path) {
+    let mut command = std::process::Command::new(arguments[0]);
+    assert!(command.args(&arguments[1..]).arg(target).status().unwrap().success());
+}
+
+#[test]
 fn a_volume_that_cannot_be_removed_does_not_keep_others_from_being_removed() {
     let (place, chosen) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let run = create(place.path(), Some(chosen.path()));
@@ -116,15 +214,10 @@ fn a_volume_that_cannot_be_removed_does_not_keep_others_from_being_removed() {
     drop(open);
     let foreign = chosen.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
-    let mount = |arguments: &[&str]| {
-        let mut command = std::process::Command::new(arguments[0]);
-        let status = command.args(&arguments[1..]).arg(&foreign).status();
-        assert!(status.unwrap().success());
-    };
-    mount(&["mount", "-t", "proc", "proc"]);
+    mount(&["mount", "-t", "proc", "proc"], &foreign);
     run.opened.lock().insert(0, foreign.clone());
     let error = run.close().unwrap_err();
-    mount(&["umount"]);
+    mount(&["umount"], &foreign);
     assert!(!file.exists());
     assert!(matches!(&error, CloseError::Volumes { volumes, .. } if *volumes == [foreign]));
     RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());

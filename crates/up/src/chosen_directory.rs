@@ -1,0 +1,213 @@
+//! The directory that the user chose for the volumes, and the lock of the run that uses it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::run_directory::RunDirectoryError;
+
+/// A directory that the user chose for the volumes.
+///
+/// The process holds a lock on a file in it, so that no other run publishes or removes volumes there,
+/// whichever its user and its temporary directory are. The kernel releases the lock when the process
+/// ends, also by SIGKILL. Dropping the value releases the lock and leaves the file, which tells the
+/// next run that volumes may be left.
+#[derive(Debug)]
+pub(crate) struct ChosenDirectory {
+    path: PathBuf,
+    /// The topmost directory that the run created for it.
+    created: Option<PathBuf>,
+    lock: File,
+    has_left_volumes: bool,
+}
+
+impl ChosenDirectory {
+    /// Creates the directory at `path` where it is missing, and locks it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ChosenDirectory::lock`].
+    pub(crate) fn create(path: &Path) -> Result<Self, RunDirectoryError> {
+        let path = std::path::absolute(path)?;
+        let is_missing = |above: &&Path| above.symlink_metadata().is_err();
+        let created = path.ancestors().take_while(is_missing).last().map(Path::to_owned);
+        fs::create_dir_all(&path)?;
+        let created = created.map(|created| created.canonicalize()).transpose()?;
+        Self::lock(path.canonicalize()?, created)
+    }
+
+    /// Locks the directory at `path`, an absolute path without links, which exists.
+    ///
+    /// # Errors
+    ///
+    /// [`RunDirectoryError::InUse`] where another run holds the lock, and
+    /// [`RunDirectoryError::NotOwned`] where other users can replace what is in the directory.
+    pub(crate) fn lock(path: PathBuf, created: Option<PathBuf>) -> Result<Self, RunDirectoryError> {
+        if !is_owned(&path)? {
+            return Err(RunDirectoryError::NotOwned { directory: path });
+        }
+        let name = path.join(LOCK);
+        loop {
+            let (lock, has_left_volumes) = open(&name)?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(fs::TryLockError::WouldBlock) => {
+                    return Err(RunDirectoryError::InUse { directory: path });
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(error.into()),
+            }
+            // A run that ends removes the file and then releases the lock.
+            if is_at(&lock, &name)? {
+                return Ok(Self { path, created, lock, has_left_volumes });
+            }
+        }
+    }
+
+    /// The path of the directory, absolute and without links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The topmost directory that the run created for it.
+    pub(crate) fn created(&self) -> Option<&Path> {
+        self.created.as_deref()
+    }
+
+    /// Whether a run that was killed, or that could not remove its volumes, left the lock file.
+    pub(crate) const fn has_left_volumes(&self) -> bool {
+        self.has_left_volumes
+    }
+
+    /// Removes the lock file, and the directories that the run created, as far as they are empty. The
+    /// caller has removed the volumes.
+    pub(crate) fn close(self) -> io::Result<()> {
+        fs::remove_file(self.path.join(LOCK)).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })?;
+        if let Some(created) = &self.created {
+            remove_empty(self.path.ancestors().take_while(|above| above.starts_with(created)));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ChosenDirectory {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child that is being started holds it a moment longer.
+        self.lock.unlock().unwrap_or_default();
+    }
+}
+
+/// Whether `path` is a directory, not a link, of this user, and not every user can write to it.
+pub(crate) fn is_owned(path: &Path) -> io::Result<bool> {
+    let metadata = path.symlink_metadata()?;
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    Ok(metadata.is_dir() && is_own && metadata.mode() & WRITABLE_FOR_ALL == 0)
+}
+
+/// Removes directories, the first one first, until one is not empty.
+pub(crate) fn remove_empty<'a>(directories: impl Iterator<Item = &'a Path>) {
+    for directory in directories {
+        match fs::remove_dir(directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return,
+            _ => {}
+        }
+    }
+}
+
+/// Opens the lock file, and returns whether it existed before.
+fn open(name: &Path) -> io::Result<(File, bool)> {
+    loop {
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600).custom_flags(NOFOLLOW);
+        match options.create_new(true).open(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return Ok((created?, false)),
+        }
+        match options.create_new(false).open(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return Ok((opened?, true)),
+        }
+    }
+}
+
+/// Whether `name` is still the name of `file`.
+fn is_at(file: &File, name: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    match name.symlink_metadata() {
+        Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The file that is locked.
+const LOCK: &str = ".lanyard-up.lock";
+const WRITABLE_FOR_ALL: u32 = 0o002;
+const NOFOLLOW: i32 = OFlags::NOFOLLOW.bits().cast_signed();
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<std::ffi::OsString> {
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
+
+    #[test]
+    fn only_one_run_locks_a_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = ChosenDirectory::create(directory.path()).unwrap();
+        let error = ChosenDirectory::create(directory.path()).unwrap_err();
+        assert!(matches!(error, RunDirectoryError::InUse { .. }), "{error}");
+        first.close().unwrap();
+        assert!(names(directory.path()).is_empty());
+        ChosenDirectory::create(directory.path()).unwrap().close().unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_other_users_can_change_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let assert_refused = || {
+            let error = ChosenDirectory::create(directory.path()).unwrap_err();
+            assert!(matches!(error, RunDirectoryError::NotOwned { .. }), "{error}");
+            assert!(names(directory.path()).is_empty());
+        };
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_refused();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // Only root may give a directory away, and only to a user whom its namespace maps.
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root && chown(directory.path(), Some(65_534), None).is_ok() {
+            assert_refused();
+        }
+    }
+
+    #[test]
+    fn a_lock_file_without_a_lock_shows_left_volumes() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = ChosenDirectory::create(directory.path()).unwrap();
+        assert!(!first.has_left_volumes());
+        drop(first);
+        assert_eq!(names(directory.path()), [LOCK]);
+        assert!(ChosenDirectory::create(directory.path()).unwrap().has_left_volumes());
+    }
+
+    #[test]
+    fn a_lock_file_that_was_removed_meanwhile_is_no_longer_the_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().join(LOCK);
+        let (old, _) = open(&name).unwrap();
+        assert!(is_at(&old, &name).unwrap());
+        fs::remove_file(&name).unwrap();
+        assert!(!is_at(&old, &name).unwrap());
+        let _new = open(&name).unwrap();
+        assert!(!is_at(&old, &name).unwrap());
+    }
+}
