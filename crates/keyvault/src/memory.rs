@@ -45,11 +45,27 @@ pub trait CacheMemory: fmt::Debug + Send + Sync {
     /// How many bytes the cache may hold.
     fn limit(&self) -> u64;
 
-    /// Takes `bytes` for the cache; `false` where there is no room, and then nothing is taken.
-    fn take(&self, bytes: u64) -> bool;
+    /// Takes `bytes` for the cache.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room. Nothing is taken then.
+    fn take(&self, bytes: u64) -> Result<(), CacheRefusal>;
 
     /// Gives bytes back.
     fn give_back(&self, bytes: u64);
+}
+
+/// Why a cache was refused memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CacheRefusal {
+    /// The cache would exceed its own limit. Evicting older entries of this cache helps.
+    #[error("the cache would exceed its own limit")]
+    CacheFull,
+    /// The node has no memory left for caches. Evicting entries of this cache does not help:
+    /// a waiting read or a new volume would take the freed bytes.
+    #[error("the node has no memory left for caches")]
+    NodeFull,
 }
 
 /// There is no memory for what a class asks for.
@@ -90,8 +106,8 @@ impl CacheMemory for UnlimitedMemory {
         u64::MAX
     }
 
-    fn take(&self, _: u64) -> bool {
-        true
+    fn take(&self, _: u64) -> Result<(), CacheRefusal> {
+        Ok(())
     }
 
     fn give_back(&self, _: u64) {}

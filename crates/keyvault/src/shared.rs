@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::error::VaultError;
-use crate::memory::{CacheMemory, UnlimitedMemory, Weigh};
+use crate::memory::{CacheMemory, CacheRefusal, UnlimitedMemory, Weigh};
 
 /// How new an answer has to be, and who waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -395,7 +395,11 @@ where
         if weight > self.memory.limit() {
             return None;
         }
-        while !self.memory.take(weight) {
+        while let Err(refusal) = self.memory.take(weight) {
+            // What the node refuses, a fill that waits would take.
+            if refusal == CacheRefusal::NodeFull {
+                return None;
+            }
             // Some more than are needed now: it takes a look at all of them.
             let bytes = weight.max(self.memory.limit() / EVICTED_PART);
             if evict_oldest(slots, bytes) == 0 {
