@@ -29,6 +29,9 @@ pub trait ReadMemory: fmt::Debug + Send + Sync {
     /// Gives back all of `room` but the `kept` bytes that stay in use.
     fn end(&self, room: u64, kept: u64);
 
+    /// How many bytes more may be held at most, if all others gave back theirs.
+    fn largest_read(&self) -> u64;
+
     /// How many bytes a file of `length` bytes takes of the node's memory once it is mounted.
     fn mounted_size(&self, length: u64) -> u64;
 
@@ -91,6 +94,10 @@ impl ReadMemory for UnlimitedMemory {
     }
 
     fn end(&self, _: u64, _: u64) {}
+
+    fn largest_read(&self) -> u64 {
+        u64::MAX
+    }
 
     fn mounted_size(&self, length: u64) -> u64 {
         length

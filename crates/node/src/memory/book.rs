@@ -165,6 +165,12 @@ impl Book {
         Asked::Wait(wait, answered)
     }
 
+    /// How many bytes more the fill may hold at most, if all others gave back theirs.
+    pub(super) fn largest(&self, id: FillId) -> u64 {
+        let Some(fill) = self.fills.get(&id) else { return 0 };
+        self.limit.open(fill.purpose, false).saturating_sub(fill.held)
+    }
+
     /// Stops waiting; why there was no room.
     pub(super) fn give_up(&mut self, wait: WaitId) -> Option<NoRoom> {
         let waiting = self.waiting.remove(&wait)?;

@@ -56,6 +56,8 @@ const DEADLINE: Duration = Duration::from_secs(90);
 const SHORTEST_CALL: Duration = Duration::from_secs(8);
 /// The largest answer for which memory is taken at first, in bytes.
 const SMALL_ANSWER: usize = 256 << 10;
+/// How much larger an answer may be each time that one was too large.
+const GROWTH: usize = 4;
 /// How long a health check may take.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -179,7 +181,7 @@ impl SocketProviders {
                 }
                 Err(error) if limit < largest && error.is_too_large() => {
                     request.memory.end(room, 0);
-                    limit = largest;
+                    limit = next_limit(limit, request.memory.largest_read()).min(largest);
                 }
                 Err(error) => {
                     return Err(refusal::of_call(name, &self.settings, &error, request.proofs));
@@ -193,6 +195,14 @@ impl SocketProviders {
 fn time_left(passed: Duration) -> Duration {
     let least = SHORTEST_CALL.min((DEADLINE + SHORTEST_CALL).saturating_sub(passed));
     DEADLINE.saturating_sub(passed).max(least)
+}
+
+/// The limit of an answer after `limit` was too small, where one read may take `memory` bytes. If
+/// memory for a larger answer can never be had, there is no limit: asking for that says why.
+fn next_limit(limit: usize, memory: u64) -> usize {
+    let most = usize::try_from(memory / 2).unwrap_or(usize::MAX);
+    let next = limit.saturating_mul(GROWTH).min(most);
+    if next > limit { next } else { usize::MAX }
 }
 
 /// The memory that an answer takes: the message, and its content beside it.

@@ -336,6 +336,28 @@ async fn an_answer_above_the_limit_says_which_limit() {
 }
 
 #[tokio::test]
+async fn an_answer_takes_memory_by_its_size_and_not_by_the_largest_that_is_allowed() {
+    let mut node = Node::new();
+    let settings = SocketSettings { largest_answer: 64 << 20, ..node.providers.settings.clone() };
+    node.providers = Arc::new(SocketProviders::new(settings, Arc::new(node.clock.clone())));
+    let memory = NodeMemory::new(16 << 20);
+    for (provider, size) in [("mock", 1 << 20), ("large", 7 << 20)] {
+        node.serve(&format!("first/{provider}.sock"), move |_, _| {
+            Ok(MountResponse { files: vec![file("a", &vec![7; size])], ..good() })
+        });
+    }
+    let clock: SharedClock = Arc::new(node.clock.clone());
+    let fill = || memory.fill(Urgency::Mount, DEADLINE, &clock);
+    node.fill_within(&fill(), "mock").await.unwrap();
+    // 256 KiB, 1 MiB without the other fields, 4 MiB.
+    assert_eq!(node.calls.swap(0, Ordering::SeqCst), 3);
+    // A mount may have 12 MiB, which is enough for a message of 6 MiB and its content.
+    let refusal = node.fill_within(&fill(), "large").await.unwrap_err();
+    assert_eq!(refusal.code, OutcomeCode::VolumeMemoryExhausted);
+    assert_eq!(node.calls.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
 async fn the_wait_for_memory_does_not_shorten_the_time_of_the_provider() {
     let mut node = Node::new();
     let clock = node.clock.clone();
