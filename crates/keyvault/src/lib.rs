@@ -70,7 +70,7 @@ pub use files::{FetchError, fetch_files};
 pub use history::{HistoryError, select_history};
 pub use lanyard_azure::Priority;
 pub use lanyard_credential::RetryClass;
-pub use memory::{CacheMemory, MemoryExhausted, ReadMemory, UnlimitedMemory};
+pub use memory::{CacheMemory, CacheRefusal, MemoryExhausted, ReadMemory, UnlimitedMemory};
 pub use node_vaults::{
     NodeVaultError, NodeVaultSettings, NodeVaults, ReadOrder, VaultOutage, VaultReading,
 };

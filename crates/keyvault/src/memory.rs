@@ -29,6 +29,9 @@ pub trait ReadMemory: fmt::Debug + Send + Sync {
     /// Gives back all of `room` but the `kept` bytes that stay in use.
     fn end(&self, room: u64, kept: u64);
 
+    /// How many bytes more may be held at most, if all others gave back theirs.
+    fn largest_read(&self) -> u64;
+
     /// How many bytes a file of `length` bytes takes of the node's memory once it is mounted.
     fn mounted_size(&self, length: u64) -> u64;
 
@@ -45,11 +48,27 @@ pub trait CacheMemory: fmt::Debug + Send + Sync {
     /// How many bytes the cache may hold.
     fn limit(&self) -> u64;
 
-    /// Takes `bytes` for the cache; `false` where there is no room, and then nothing is taken.
-    fn take(&self, bytes: u64) -> bool;
+    /// Takes `bytes` for the cache.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room. Nothing is taken then.
+    fn take(&self, bytes: u64) -> Result<(), CacheRefusal>;
 
     /// Gives bytes back.
     fn give_back(&self, bytes: u64);
+}
+
+/// Why a cache was refused memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CacheRefusal {
+    /// The cache would exceed its own limit. Evicting older entries of this cache helps.
+    #[error("the cache would exceed its own limit")]
+    CacheFull,
+    /// The node has no memory left for caches. Evicting entries of this cache does not help:
+    /// a waiting read or a new volume would take the freed bytes.
+    #[error("the node has no memory left for caches")]
+    NodeFull,
 }
 
 /// There is no memory for what a class asks for.
@@ -76,6 +95,10 @@ impl ReadMemory for UnlimitedMemory {
 
     fn end(&self, _: u64, _: u64) {}
 
+    fn largest_read(&self) -> u64 {
+        u64::MAX
+    }
+
     fn mounted_size(&self, length: u64) -> u64 {
         length
     }
@@ -90,8 +113,8 @@ impl CacheMemory for UnlimitedMemory {
         u64::MAX
     }
 
-    fn take(&self, _: u64) -> bool {
-        true
+    fn take(&self, _: u64) -> Result<(), CacheRefusal> {
+        Ok(())
     }
 
     fn give_back(&self, _: u64) {}

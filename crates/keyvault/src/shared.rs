@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::error::VaultError;
-use crate::memory::{CacheMemory, UnlimitedMemory, Weigh};
+use crate::memory::{CacheMemory, CacheRefusal, UnlimitedMemory, Weigh};
 
 /// How new an answer has to be, and who waits for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +85,9 @@ pub(crate) struct SharedReads<K, V> {
     keep: Duration,
     memory: Arc<dyn CacheMemory>,
     slots: Arc<Slots<K, V>>,
+    /// The number of the next flight. One sequence for all slots: a slot that was removed and made
+    /// again must not give out a number that an ended flight still has.
+    numbers: AtomicU64,
 }
 
 type Slots<K, V> = Mutex<HashMap<K, Slot<V>>>;
@@ -96,7 +100,6 @@ struct Slot<V> {
     /// had any more.
     refused_at: Option<Duration>,
     flights: Vec<Flight<V>>,
-    numbers: u64,
     /// How long the value is kept: the greatest age that anybody took.
     keep: Duration,
 }
@@ -139,9 +142,9 @@ struct Flight<V> {
 
 impl<V> Default for Slot<V> {
     fn default() -> Self {
-        let (numbers, keep) = (0, Duration::ZERO);
+        let keep = Duration::ZERO;
         let (value, failure, refused_at, flights) = (None, None, None, Vec::new());
-        Self { value, failure, refused_at, flights, numbers, keep }
+        Self { value, failure, refused_at, flights, keep }
     }
 }
 
@@ -151,7 +154,8 @@ where
     V: Weigh + Send + Sync + 'static,
 {
     pub(crate) fn new(clock: SharedClock, keep: Duration) -> Self {
-        Self { clock, keep, memory: Arc::new(UnlimitedMemory), slots: Arc::default() }
+        let memory = Arc::new(UnlimitedMemory);
+        Self { clock, keep, memory, slots: Arc::default(), numbers: AtomicU64::new(0) }
     }
 
     /// Keeps values only within this memory.
@@ -204,8 +208,7 @@ where
             return Joined::Waiting(flight.outcome.subscribe());
         }
         slot.keep = slot.keep.max(self.keep).max(demand.max_age);
-        slot.numbers += 1;
-        let number = slot.numbers;
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let (sender, outcome) = watch::channel(None);
         let sender = Arc::new(sender);
         let asked = Asked { at: now, read_at: self.clock.now() };
@@ -351,11 +354,19 @@ where
             let mut slots = self.slots.lock();
             // Who joins does so under this lock.
             if outcome.receiver_count() == 0 {
-                if let Some(slot) = slots.get_mut(&self.key) {
-                    slot.flights.retain(|flight| flight.number != self.number);
-                }
+                self.leave(&mut slots);
                 return;
             }
+        }
+    }
+
+    /// Takes the flight out of its slot, and removes the slot if nothing is left in it: tenants
+    /// choose the keys.
+    fn leave(&self, slots: &mut HashMap<K, Slot<V>>) {
+        let Some(slot) = slots.get_mut(&self.key) else { return };
+        slot.flights.retain(|flight| flight.number != self.number);
+        if slot.is_empty() {
+            slots.remove(&self.key);
         }
     }
 
@@ -395,7 +406,11 @@ where
         if weight > self.memory.limit() {
             return None;
         }
-        while !self.memory.take(weight) {
+        while let Err(refusal) = self.memory.take(weight) {
+            // What the node refuses, a fill that waits would take.
+            if refusal == CacheRefusal::NodeFull {
+                return None;
+            }
             // Some more than are needed now: it takes a look at all of them.
             let bytes = weight.max(self.memory.limit() / EVICTED_PART);
             if evict_oldest(slots, bytes) == 0 {
@@ -427,9 +442,7 @@ where
     V: Weigh + Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        if let Some(slot) = self.slots.lock().get_mut(&self.key) {
-            slot.flights.retain(|flight| flight.number != self.number);
-        }
+        self.leave(&mut self.slots.lock());
     }
 }
 

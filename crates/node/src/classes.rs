@@ -3,16 +3,23 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use lanyard_api::SecretProviderClass;
 use lanyard_vocabulary::OutcomeCode;
 
+use crate::budget::Amount;
+
 /// The source of each SecretProviderClass that a volume names.
 #[async_trait]
 pub trait ClassSource: fmt::Debug + Send + Sync {
     /// The class of this name in this namespace.
-    async fn class(&self, namespace: &str, name: &str) -> Result<SecretProviderClass, ClassError>;
+    async fn class(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<SecretProviderClass>, ClassError>;
 }
 
 /// A class could not be had.
@@ -26,6 +33,22 @@ pub enum ClassError {
         namespace: String,
         /// The name that was looked for.
         name: String,
+    },
+    /// The class is larger than a node plugin keeps.
+    #[error(
+        "SecretProviderClass {namespace}/{name} takes {} of memory and may take {}: shorten \
+         `spec.parameters`, `spec.secretObjects` and `metadata.annotations`",
+        Amount(*size), Amount(*limit)
+    )]
+    TooLarge {
+        /// The namespace of the class.
+        namespace: String,
+        /// The name of the class.
+        name: String,
+        /// What the class takes in memory, in bytes.
+        size: u64,
+        /// What a class may take, in bytes.
+        limit: u64,
     },
     /// The source did not answer.
     #[error("could not look for SecretProviderClass {namespace}/{name}: {problem}")]
@@ -49,6 +72,7 @@ impl ClassError {
     pub const fn code(&self) -> OutcomeCode {
         match self {
             Self::NotFound { .. } => OutcomeCode::SecretProviderClassNotFound,
+            Self::TooLarge { .. } => OutcomeCode::SecretProviderClassInvalid,
             Self::Unavailable { .. } => OutcomeCode::ClassSourceUnavailable,
         }
     }
@@ -56,7 +80,7 @@ impl ClassError {
 
 /// Classes in memory.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryClasses(BTreeMap<(String, String), SecretProviderClass>);
+pub struct MemoryClasses(BTreeMap<(String, String), Arc<SecretProviderClass>>);
 
 impl MemoryClasses {
     /// The classes by their namespace and name.
@@ -68,13 +92,17 @@ impl MemoryClasses {
                 metadata.name.clone().unwrap_or_default(),
             )
         };
-        Self(classes.into_iter().map(|class| (key(&class), class)).collect())
+        Self(classes.into_iter().map(|class| (key(&class), Arc::new(class))).collect())
     }
 }
 
 #[async_trait]
 impl ClassSource for MemoryClasses {
-    async fn class(&self, namespace: &str, name: &str) -> Result<SecretProviderClass, ClassError> {
+    async fn class(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<SecretProviderClass>, ClassError> {
         let key = (namespace.to_owned(), name.to_owned());
         self.0
             .get(&key)

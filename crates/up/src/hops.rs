@@ -22,7 +22,7 @@ use crate::walk::{Found, Stopped, Walk};
 /// What a component has at the end of its way.
 #[derive(Debug)]
 pub(crate) struct Arrived {
-    pub(crate) class: SecretProviderClass,
+    pub(crate) class: Arc<SecretProviderClass>,
     pub(crate) volumes: Vec<OpenVolume>,
     pub(crate) credential: Option<Arc<ReloadingCertificateCredential>>,
 }
@@ -71,7 +71,7 @@ fn hosted_cluster(bed: &Roadbed, component: Component) -> HopResult<()> {
 async fn secret_provider_class(
     bed: &Roadbed,
     component: Component,
-) -> HopResult<(SecretProviderClass, ProviderParameters)> {
+) -> HopResult<(Arc<SecretProviderClass>, ProviderParameters)> {
     let name = component.facts().secret_provider_class;
     let namespace = &bed.desired.namespace;
     let class = bed

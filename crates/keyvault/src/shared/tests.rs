@@ -281,6 +281,25 @@ async fn values_are_dropped_after_their_time_without_anybody_asking() {
     assert!(world.reads.slots.lock().is_empty());
 }
 
+#[tokio::test]
+async fn a_read_that_nobody_waits_for_leaves_no_slot_behind() {
+    let world = World::gated();
+    let waiting = world.spawn("a", MOUNT);
+    world.settle().await;
+    assert_eq!(world.begun(), 1);
+    waiting.abort();
+    world.settle().await;
+    assert!(world.reads.slots.lock().is_empty());
+    // The end of the first read does not end the second one, which has a new slot.
+    let waiting = [world.spawn("a", MOUNT), world.spawn("b", MOUNT)];
+    world.settle().await;
+    world.release(2);
+    for waiting in waiting {
+        waiting.await.unwrap().unwrap();
+    }
+    assert_eq!(world.reads.held(), 2);
+}
+
 #[test]
 fn an_object_that_is_about_to_change_has_to_be_newer() {
     let demand = Demand { max_age_near_renewal: SECOND * 20, ..ROTATION };

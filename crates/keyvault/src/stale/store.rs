@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use zeroize::Zeroizing;
 
-use crate::memory::{CacheMemory, UnlimitedMemory, length_of};
+use crate::memory::{CacheMemory, CacheRefusal, UnlimitedMemory, length_of};
 
 use super::{EntryId, FORMAT, Forgotten, KEY_LENGTH, NONCE_LEN, StaleCacheError, parse_key};
 
@@ -73,17 +73,48 @@ impl Memory {
             let bytes = old.map(|(_, entry)| entry.weight()).fold(0, u64::saturating_add);
             self.room.give_back(bytes);
         }
-        if let Some(entry) = entries.remove(&id) {
-            self.room.give_back(entry.weight());
-        }
-        while entries.len() >= MOST_ENTRIES || !self.room.take(sealed.weight()) {
-            let Some((_, oldest)) = drop_oldest(&mut entries, |sealed| sealed.read_at) else {
-                // Not even alone.
-                return;
-            };
-            self.room.give_back(oldest.weight());
+        // The entry that this one replaces stays until there is room, and its bytes are reused.
+        let replaced = entries.get(&id).map(Sealed::weight);
+        if !self.make_room(&mut entries, &id, replaced, sealed.weight()) {
+            return;
         }
         entries.insert(id, sealed);
+    }
+
+    /// Takes memory for an entry of `weight` bytes, which replaces one of `replaced` bytes if there is
+    /// one. Drops the oldest other entries only if the cache itself is full. Returns whether there is
+    /// room.
+    fn make_room(
+        &self,
+        entries: &mut HashMap<EntryId, Sealed>,
+        id: &EntryId,
+        replaced: Option<u64>,
+        weight: u64,
+    ) -> bool {
+        if weight > self.room.limit() {
+            return false;
+        }
+        let old = replaced.unwrap_or(0);
+        if weight <= old {
+            self.room.give_back(old - weight);
+            return true;
+        }
+        loop {
+            let refusal = if replaced.is_none() && entries.len() >= MOST_ENTRIES {
+                CacheRefusal::CacheFull
+            } else {
+                match self.room.take(weight - old) {
+                    Ok(()) => return true,
+                    Err(refusal) => refusal,
+                }
+            };
+            let dropped = match refusal {
+                CacheRefusal::CacheFull => drop_oldest(entries, Some(id), |entry| entry.read_at),
+                CacheRefusal::NodeFull => None,
+            };
+            let Some((_, dropped)) = dropped else { return false };
+            self.room.give_back(dropped.weight());
+        }
     }
 
     fn remove(&self, id: &EntryId) {
@@ -208,7 +239,7 @@ impl Disk {
             let mut known = self.known.lock();
             known.insert(id, read_at);
             let is_full = known.len() > MOST_ENTRIES;
-            is_full.then(|| drop_oldest(&mut known, |read_at| *read_at)).flatten()
+            is_full.then(|| drop_oldest(&mut known, None, |read_at| *read_at)).flatten()
         };
         if let Some((dropped, _)) = dropped {
             self.remove(&dropped)?;
@@ -321,12 +352,14 @@ fn parse_file(content: &[u8]) -> Option<Sealed> {
     Some(Sealed { read_at, nonce: *nonce, bytes: bytes.to_vec() })
 }
 
-/// Takes the oldest entry out.
+/// Takes the oldest entry out, but not that of `spared`.
 fn drop_oldest<T>(
     entries: &mut HashMap<EntryId, T>,
+    spared: Option<&EntryId>,
     read_at: impl Fn(&T) -> Timestamp,
 ) -> Option<(EntryId, T)> {
-    let oldest = entries.iter().min_by_key(|(_, entry)| read_at(entry));
+    let others = entries.iter().filter(|(id, _)| Some(*id) != spared);
+    let oldest = others.min_by_key(|(_, entry)| read_at(entry));
     let oldest = oldest.map(|(id, _)| *id)?;
     entries.remove_entry(&oldest)
 }

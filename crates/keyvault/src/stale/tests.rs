@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::ToSpan as _;
 use lanyard_clock::ManualClock;
@@ -7,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::fetch::VaultObject;
+use crate::memory::CacheRefusal;
 use crate::source::{ObjectAttributes, VaultSecret};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -186,6 +188,76 @@ async fn what_nobody_may_ask_for_any_more_is_dropped() {
         cache.keep(other, RecordRef::Object(&secret("x")), read_at).await;
     }
     assert_eq!(cache.store.read_at(&id), None);
+}
+
+/// Memory of a cache, on a node that may be full.
+#[derive(Debug)]
+struct Room {
+    limit: u64,
+    held: Mutex<u64>,
+    is_node_full: AtomicBool,
+}
+
+impl CacheMemory for Room {
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), CacheRefusal> {
+        let mut held = self.held.lock();
+        if self.is_node_full.load(Ordering::Relaxed) {
+            return Err(CacheRefusal::NodeFull);
+        }
+        if *held + bytes > self.limit {
+            return Err(CacheRefusal::CacheFull);
+        }
+        *held += bytes;
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        *self.held.lock() -= bytes;
+    }
+}
+
+#[tokio::test]
+async fn a_full_node_costs_the_new_entry_and_a_full_cache_the_oldest_one() {
+    let limit = 4_096;
+    let room = Room { limit, held: Mutex::default(), is_node_full: AtomicBool::new(false) };
+    let room = Arc::new(room);
+    let mut cache = StaleCache::in_memory().unwrap();
+    cache.seal_in(Arc::clone(&room) as Arc<dyn CacheMemory>);
+    let ids = ["a", "b", "c"].map(|name| cache.entry_id(&fields(&[name])));
+    let [a, b, c] = ids;
+    let keep = async |id, content: &str, minute: i64| {
+        cache.keep(id, RecordRef::Object(&secret(content)), now() + minute.minutes()).await;
+    };
+    let values = async || {
+        let at = now() + 10.minutes();
+        let mut lengths = [None; 3];
+        for (length, id) in lengths.iter_mut().zip(ids) {
+            *length = value(&cache, id, at, HOUR).await.map(|value| value.len());
+        }
+        lengths
+    };
+    keep(a, &"a".repeat(1_200), 0).await;
+    keep(b, &"b".repeat(1_200), 1).await;
+    room.is_node_full.store(true, Ordering::Relaxed);
+    keep(c, &"c".repeat(1_200), 2).await;
+    keep(a, &"a".repeat(1_300), 2).await;
+    assert_eq!(values().await, [Some(1_200), Some(1_200), None]);
+    // The bytes of the entry that it replaces are enough.
+    keep(b, &"b".repeat(1_100), 3).await;
+    assert_eq!(values().await, [Some(1_200), Some(1_100), None]);
+    room.is_node_full.store(false, Ordering::Relaxed);
+    keep(c, &"c".repeat(9_000), 4).await;
+    assert_eq!(values().await, [Some(1_200), Some(1_100), None], "not even alone");
+    keep(c, &"c".repeat(1_200), 4).await;
+    assert_eq!(values().await, [None, Some(1_100), Some(1_200)]);
+    for id in ids {
+        cache.store.remove(&id).await;
+    }
+    assert_eq!(*room.held.lock(), 0);
 }
 
 #[tokio::test]

@@ -30,8 +30,7 @@ impl Policy for BodyLimit {
         let Some((first, rest)) = next.split_first() else {
             return Err(Error::with_message(ErrorKind::Other, "nothing sends the request"));
         };
-        let is_list = request.url().path().trim_end_matches('/').ends_with("/versions");
-        let limit = if is_list { LARGEST_PAGE } else { LARGEST_ANSWER };
+        let limit = largest_body(request.url().path());
         let response = first.send(context, request, rest).await?;
         let (status, headers, body) = response.deconstruct();
         let length = headers.get_optional_str(&CONTENT_LENGTH).and_then(|text| text.parse().ok());
@@ -53,8 +52,33 @@ impl Policy for BodyLimit {
     }
 }
 
+/// How long the answer to a request for this path may be, in bytes. A list of versions is
+/// `/<collection>/<object>/versions`; an object may be named `versions`, too.
+fn largest_body(path: &str) -> usize {
+    let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
+    match segments.as_slice() {
+        [_, _, "versions"] => LARGEST_PAGE,
+        _ => LARGEST_ANSWER,
+    }
+}
+
 fn too_large(limit: usize) -> Error {
     let message =
         format!("the answer has more than {limit} bytes, which is more than a vault sends");
     Error::new(ErrorKind::Io, std::io::Error::other(message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_list_of_versions_may_be_as_long_as_a_page() {
+        for path in ["/secrets/a/versions", "/keys/versions/versions/"] {
+            assert_eq!(largest_body(path), LARGEST_PAGE, "{path}");
+        }
+        for path in ["/secrets/versions", "/secrets/versions/", "/secrets/a", "/secrets/a/0123"] {
+            assert_eq!(largest_body(path), LARGEST_ANSWER, "{path}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
-use self::store::{Answer, ClassStore};
+use self::store::{Answer, ClassStore, LARGEST_CLASS, bound};
 use super::api::NodeApi;
 use crate::classes::{ClassError, ClassSource};
 
@@ -120,7 +120,11 @@ impl KubeClasses {
 
 #[async_trait]
 impl ClassSource for KubeClasses {
-    async fn class(&self, namespace: &str, name: &str) -> Result<SecretProviderClass, ClassError> {
+    async fn class(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<SecretProviderClass>, ClassError> {
         let read = match self.ask(namespace, name) {
             Answer::Current(class) | Answer::LastKnown(class) => Ok(Some(class)),
             Answer::Absent | Answer::Failed(_) | Answer::Read(_) => {
@@ -129,8 +133,11 @@ impl ClassSource for KubeClasses {
         };
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         match read {
-            Ok(Some(class)) => Ok(SecretProviderClass::clone(&class)),
-            Ok(None) => Err(ClassError::NotFound { namespace, name }),
+            Ok(Some(class)) => Ok(class),
+            Ok(None) => Err(match self.shared.too_large(&namespace, &name) {
+                Some(size) => ClassError::TooLarge { namespace, name, size, limit: LARGEST_CLASS },
+                None => ClassError::NotFound { namespace, name },
+            }),
             Err(problem) => Err(ClassError::Unavailable { namespace, name, problem }),
         }
     }
@@ -213,8 +220,14 @@ impl Shared {
         });
         match read {
             Ok(class) => {
-                self.change(namespace, |store| store.observe(class));
-                Ok(self.known(namespace, name))
+                // Before another class can take its place.
+                let mut known = None;
+                self.change(namespace, |store| {
+                    let news = store.observe(class);
+                    known = store.class(name);
+                    news
+                });
+                Ok(known)
             }
             Err(error) if error.is_absence() => {
                 self.change(namespace, |store| store.observe_absence(name, None));
@@ -224,14 +237,16 @@ impl Shared {
         }
     }
 
-    fn known(&self, namespace: &str, name: &str) -> Option<Arc<SecretProviderClass>> {
-        self.namespaces.lock().get(namespace)?.store.class(name)
+    /// What a class takes in memory that is too large to be kept.
+    fn too_large(&self, namespace: &str, name: &str) -> Option<u64> {
+        self.namespaces.lock().get(namespace)?.store.too_large(name)
     }
 
     /// Changes what is known of a namespace, and tells what class that changed.
     fn change(&self, namespace: &str, change: impl FnOnce(&mut ClassStore) -> Option<String>) {
         let mut namespaces = self.namespaces.lock();
         let changed = namespaces.get_mut(namespace).and_then(|it| change(&mut it.store));
+        bound(namespaces.values_mut().map(|it| &mut it.store), MOST_BYTES);
         drop(namespaces);
         if let Some(name) = changed {
             tracing::debug!(namespace, name, "a class changed");
@@ -242,3 +257,6 @@ impl Shared {
 }
 
 const CHANGES_KEPT: usize = 256;
+/// What all classes that are kept may take in memory together, in bytes: some thousand classes of
+/// usual size.
+const MOST_BYTES: u64 = 8 << 20;

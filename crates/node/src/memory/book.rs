@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use lanyard_keyvault::CacheRefusal;
 use tokio::sync::oneshot;
 
 use crate::budget::{Growth, MemoryLimit, NoRoom, Purpose};
@@ -102,15 +103,22 @@ impl Book {
         self.volumes = self.volumes.saturating_sub(old).saturating_add(new);
     }
 
-    /// Takes memory for a cache, if new volumes would be given as much.
-    pub(super) fn cache(&mut self, bytes: u64) -> bool {
-        let is_free = self.used().saturating_add(bytes) <= self.limit.open(Purpose::Mount, false);
-        // Who waits has more need of it.
-        let is_taken = is_free && self.waiting.is_empty();
-        if is_taken {
-            self.cached = self.cached.saturating_add(bytes);
+    /// Takes memory for a cache, if new volumes would be given as much. `has_share` says whether the
+    /// cache stays within its own limit.
+    pub(super) fn cache(&mut self, bytes: u64, has_share: bool) -> Result<(), CacheRefusal> {
+        // Before the cache's own limit: a cache that evicts for that must have a chance to get the
+        // memory, and a fill that waits takes precedence.
+        if !self.waiting.is_empty() {
+            return Err(CacheRefusal::NodeFull);
         }
-        is_taken
+        if !has_share {
+            return Err(CacheRefusal::CacheFull);
+        }
+        if self.used().saturating_add(bytes) > self.limit.open(Purpose::Mount, false) {
+            return Err(CacheRefusal::NodeFull);
+        }
+        self.cached = self.cached.saturating_add(bytes);
+        Ok(())
     }
 
     pub(super) const fn uncache(&mut self, bytes: u64) {
@@ -155,6 +163,12 @@ impl Book {
         let (answer, answered) = oneshot::channel();
         self.waiting.insert(wait, Waiting { room, answer });
         Asked::Wait(wait, answered)
+    }
+
+    /// How many bytes more the fill may hold at most, if all others gave back theirs.
+    pub(super) fn largest(&self, id: FillId) -> u64 {
+        let Some(fill) = self.fills.get(&id) else { return 0 };
+        self.limit.open(fill.purpose, false).saturating_sub(fill.held)
     }
 
     /// Stops waiting; why there was no room.

@@ -1,6 +1,6 @@
 //! The share of a cache in the node's memory.
 
-use lanyard_keyvault::CacheMemory;
+use lanyard_keyvault::{CacheMemory, CacheRefusal};
 use parking_lot::Mutex;
 
 use super::NodeMemory;
@@ -24,14 +24,13 @@ impl CacheMemory for CacheShare {
         self.limit
     }
 
-    fn take(&self, bytes: u64) -> bool {
+    fn take(&self, bytes: u64) -> Result<(), CacheRefusal> {
         let mut held = self.held.lock();
         let wanted = held.saturating_add(bytes);
-        let is_taken = wanted <= self.limit && self.memory.with(|book| book.cache(bytes));
-        if is_taken {
-            *held = wanted;
-        }
-        is_taken
+        let has_share = wanted <= self.limit;
+        self.memory.with(|book| book.cache(bytes, has_share))?;
+        *held = wanted;
+        Ok(())
     }
 
     fn give_back(&self, bytes: u64) {

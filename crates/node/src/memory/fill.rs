@@ -106,6 +106,10 @@ impl ReadMemory for FillMemory {
         self.0.memory.with(|book| book.end_read(self.0.id, room, kept));
     }
 
+    fn largest_read(&self) -> u64 {
+        self.0.memory.0.book.lock().largest(self.0.id)
+    }
+
     fn mounted_size(&self, length: u64) -> u64 {
         mounted_size(length)
     }

@@ -8,8 +8,8 @@ use lanyard_azure::{Priority, Rate};
 use lanyard_clock::{ManualClock, SharedClock};
 use lanyard_keyvault::testing::{FakeAzure, live_secret_bytes};
 use lanyard_keyvault::{
-    CacheMemory, Demand, FetchError, NodeVaultError, NodeVaultSettings, NodeVaults, Pod, Proofs,
-    ReadError, ReadMemory, ReadOrder, StaleCache,
+    CacheMemory, CacheRefusal, Demand, FetchError, NodeVaultError, NodeVaultSettings, NodeVaults,
+    Pod, Proofs, ReadError, ReadMemory, ReadOrder, StaleCache,
 };
 use proptest::prelude::*;
 
@@ -157,13 +157,32 @@ async fn room_that_was_kept_for_files_becomes_the_claim_of_the_volume() {
 async fn what_is_cached_makes_room_and_never_takes_that_of_rotations() {
     let (memory, clock) = (NodeMemory::new(128 * KIB), clock());
     let cache = Arc::new(memory.cache());
-    assert!(cache.take(16 * KIB) && !cache.take(1), "an eighth");
+    cache.take(16 * KIB).unwrap();
+    assert_eq!(cache.take(1), Err(CacheRefusal::CacheFull), "an eighth");
     let cached = Arc::clone(&cache);
     memory.evict_with(move |bytes| cached.give_back(bytes));
     let fill = memory.fill(Urgency::Mount, PATIENCE, &clock);
     fill.begin(90 * KIB).await.unwrap();
     assert_eq!(memory.used(), 96 * KIB);
-    assert!(!cache.take(1), "that is the part of the rotations");
+    assert_eq!(cache.take(1), Err(CacheRefusal::NodeFull), "that is the part of the rotations");
+}
+
+#[tokio::test]
+async fn a_waiting_fill_does_not_make_a_cache_evict_its_own_entries() {
+    let (memory, clock) = (NodeMemory::new(128 * KIB), clock());
+    let cache = memory.cache();
+    cache.take(16 * KIB).unwrap();
+    let (holder, waiter) = (
+        memory.fill(Urgency::Mount, PATIENCE, &clock),
+        memory.fill(Urgency::Mount, PATIENCE, &clock),
+    );
+    holder.begin(70 * KIB).await.unwrap();
+    let mut waits = Box::pin(waiter.begin(30 * KIB));
+    assert!(futures::poll!(&mut waits).is_pending());
+    // The cache is full too, but freeing its bytes would not give them to it.
+    assert_eq!(cache.take(1), Err(CacheRefusal::NodeFull));
+    drop(waits);
+    assert_eq!(cache.take(1), Err(CacheRefusal::CacheFull));
 }
 
 /// One volume of the property below.

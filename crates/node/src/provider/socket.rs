@@ -52,8 +52,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long a call may take in all. Less than the publisher waits for a filling (100 s), so that
 /// whoever looks is told which provider it was.
 const DEADLINE: Duration = Duration::from_secs(90);
+/// How long a provider may take at least, however long the wait for memory was (90 s at most).
+const SHORTEST_CALL: Duration = Duration::from_secs(8);
 /// The largest answer for which memory is taken at first, in bytes.
 const SMALL_ANSWER: usize = 256 << 10;
+/// How much larger an answer may be each time that one was too large.
+const GROWTH: usize = 4;
 /// How long a health check may take.
 const HEALTH_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -160,13 +164,15 @@ impl SocketProviders {
     ) -> Result<MountResponse, Refusal> {
         let largest = self.settings.largest_answer;
         let mut limit = largest.min(SMALL_ANSWER);
-        let mut left = self.clock.sleep(DEADLINE);
+        let began = self.clock.monotonic();
         loop {
             let room = room_for(limit);
             request.memory.begin(room).await.map_err(Refusal::of_memory)?;
+            // Not before: the provider is not to blame for the wait for memory.
+            let passed = self.clock.monotonic().saturating_sub(began);
             let asked = tokio::select! {
                 asked = self.ask(name, message, limit) => asked,
-                () = &mut left => Err(refusal::AskError::Deadline),
+                () = self.clock.sleep(time_left(passed)) => Err(refusal::AskError::Deadline),
             };
             match asked {
                 Ok(answer) => {
@@ -175,7 +181,7 @@ impl SocketProviders {
                 }
                 Err(error) if limit < largest && error.is_too_large() => {
                     request.memory.end(room, 0);
-                    limit = largest;
+                    limit = next_limit(limit, request.memory.largest_read()).min(largest);
                 }
                 Err(error) => {
                     return Err(refusal::of_call(name, &self.settings, &error, request.proofs));
@@ -183,6 +189,20 @@ impl SocketProviders {
             }
         }
     }
+}
+
+/// How long the provider may take after `passed`, part of which was a wait for memory.
+fn time_left(passed: Duration) -> Duration {
+    let least = SHORTEST_CALL.min((DEADLINE + SHORTEST_CALL).saturating_sub(passed));
+    DEADLINE.saturating_sub(passed).max(least)
+}
+
+/// The limit of an answer after `limit` was too small, where one read may take `memory` bytes. If
+/// memory for a larger answer can never be had, there is no limit: asking for that says why.
+fn next_limit(limit: usize, memory: u64) -> usize {
+    let most = usize::try_from(memory / 2).unwrap_or(usize::MAX);
+    let next = limit.saturating_mul(GROWTH).min(most);
+    if next > limit { next } else { usize::MAX }
 }
 
 /// The memory that an answer takes: the message, and its content beside it.

@@ -113,8 +113,8 @@ impl ClassSource for Class {
         &self,
         _namespace: &str,
         _name: &str,
-    ) -> Result<SecretProviderClass, ClassError> {
-        Ok(self.0.lock().clone())
+    ) -> Result<Arc<SecretProviderClass>, ClassError> {
+        Ok(Arc::new(self.0.lock().clone()))
     }
 }
 

@@ -113,7 +113,8 @@ async fn changes(world: World) -> Result<(), Failed> {
     world.merge::<SecretProviderClass>("c", annotation).await?;
     expect_same("the annotation as a change", changes.recv().await?, change)?;
     let class = classes.class(&world.namespace, "c").await?;
-    let value = class.metadata.annotations.and_then(|it| it.get("lanyard.dev/refresh").cloned());
+    let value =
+        class.metadata.annotations.as_ref().and_then(|it| it.get("lanyard.dev/refresh").cloned());
     expect_same("the annotation", value.as_deref(), Some("1"))?;
     expect_same("requests", counted.take(), Vec::new())?;
     expect_same("other changes", changes.try_recv().is_err(), true)

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lanyard_api::SecretProviderClass;
+use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData};
 
 /// The classes of one namespace that somebody asked for.
 #[derive(Debug, Default)]
@@ -19,6 +21,9 @@ struct Asked {
     /// When last.
     at: Duration,
     class: Option<Arc<SecretProviderClass>>,
+    /// What the class takes in memory, in bytes; zero if there is none. One that takes more than
+    /// [`LARGEST_CLASS`] is not kept.
+    weight: u64,
     /// The version that it was last seen or missed at.
     version: Option<u64>,
     /// Whether it was read after the watch began.
@@ -36,7 +41,7 @@ pub(super) enum Answer {
     Current(Arc<SecretProviderClass>),
     /// It was this one a moment ago.
     LastKnown(Arc<SecretProviderClass>),
-    /// There was none a moment ago.
+    /// There was none a moment ago, or none that is small enough ([`ClassStore::too_large`]).
     Absent,
     /// It could not be read a moment ago.
     Failed(String),
@@ -56,6 +61,13 @@ impl ClassStore {
         let within = |since: Duration, pause| now.saturating_sub(since) < pause;
         match (&asked.class, &asked.ended) {
             (Some(class), _) if following && asked.confirmed => Answer::Current(Arc::clone(class)),
+            (None, _)
+                if asked.is_too_large()
+                    && (following && asked.confirmed
+                        || asked.begun.is_some_and(|begun| within(begun, READ_PAUSE))) =>
+            {
+                Answer::Absent
+            }
             (Some(class), _) if asked.begun.is_some_and(|begun| within(begun, READ_PAUSE)) => {
                 Answer::LastKnown(Arc::clone(class))
             }
@@ -90,6 +102,11 @@ impl ClassStore {
         self.asked.get(name)?.class.clone()
     }
 
+    /// What the class takes in memory if it is too large to be kept.
+    pub(super) fn too_large(&self, name: &str) -> Option<u64> {
+        self.asked.get(name).filter(|asked| asked.is_too_large()).map(|asked| asked.weight)
+    }
+
     /// Takes a class that was read or told of. Returns its name if it is another than before.
     pub(super) fn observe(&mut self, mut class: SecretProviderClass) -> Option<String> {
         let name = class.metadata.name.clone()?;
@@ -101,12 +118,13 @@ impl ClassStore {
         slim(&mut class);
         asked.version = version;
         // The first sight of a class is no change: whoever asked for it is being answered.
-        let is_news = asked.class.is_some() || asked.confirmed;
+        let is_news = asked.class.is_some() || asked.is_too_large() || asked.confirmed;
         asked.confirmed |= self.following;
         if asked.class.as_deref() == Some(&class) {
             return None;
         }
-        asked.class = Some(Arc::new(class));
+        asked.weight = weight_of(&class);
+        asked.class = (!asked.is_too_large()).then(|| Arc::new(class));
         is_news.then_some(name)
     }
 
@@ -119,7 +137,9 @@ impl ClassStore {
         }
         asked.version = version.or(asked.version);
         asked.confirmed |= self.following;
-        asked.class.take().map(|_class| name.to_owned())
+        let was_there = asked.class.take().is_some() || asked.is_too_large();
+        asked.weight = 0;
+        was_there.then(|| name.to_owned())
     }
 
     /// The watch goes on from now on: what was read before it began has to be read once more.
@@ -148,6 +168,67 @@ impl ClassStore {
     }
 }
 
+impl Asked {
+    const fn is_too_large(&self) -> bool {
+        self.weight > LARGEST_CLASS
+    }
+
+    /// What is kept of the class, in bytes.
+    fn kept(&self) -> u64 {
+        self.class.as_ref().map_or(0, |_| self.weight)
+    }
+}
+
+/// Drops the classes that were asked for longest ago until all together take at most `limit` bytes.
+/// They are read again when they are asked for.
+pub(super) fn bound<'a>(stores: impl Iterator<Item = &'a mut ClassStore>, limit: u64) {
+    let classes = stores.flat_map(|store| store.asked.values_mut());
+    let mut kept: Vec<&mut Asked> = classes.filter(|asked| asked.class.is_some()).collect();
+    let mut total = kept.iter().map(|asked| asked.kept()).fold(0, u64::saturating_add);
+    if total <= limit {
+        return;
+    }
+    kept.sort_by_key(|asked| asked.at);
+    for asked in kept {
+        if total <= limit {
+            break;
+        }
+        total = total.saturating_sub(asked.kept());
+        (asked.class, asked.weight, asked.confirmed) = (None, 0, false);
+    }
+}
+
+/// What a class takes in memory at most, in bytes. Its `objects` may have 256 KiB of text.
+pub(super) const LARGEST_CLASS: u64 = 384 << 10;
+
+/// What a class takes in memory, in bytes, as [`slim`] leaves it.
+fn weight_of(class: &SecretProviderClass) -> u64 {
+    let bytes = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    let text = |text: &Option<String>| bytes(text.as_ref().map_or(0, String::len));
+    let pairs = |pairs: &BTreeMap<String, String>| {
+        let pair = |(key, value): (&String, &String)| bytes(key.len() + value.len()) + ENTRY;
+        pairs.iter().map(pair).sum::<u64>()
+    };
+    let secret = |secret: &SecretObject| {
+        let file = |file: &SecretObjectData| text(&file.object_name) + text(&file.key) + ENTRY;
+        text(&secret.secret_name)
+            + text(&secret.secret_type)
+            + pairs(&secret.labels)
+            + pairs(&secret.annotations)
+            + secret.data.iter().map(file).sum::<u64>()
+            + 3 * ENTRY
+    };
+    let spec = &class.spec;
+    text(&spec.provider)
+        + class.metadata.annotations.as_ref().map_or(0, pairs)
+        + spec.parameters.as_ref().map_or(0, pairs)
+        + spec.secret_objects.iter().map(secret).sum::<u64>()
+        + 8 * ENTRY
+}
+
+/// What an entry of a map or a list takes beside its text, in bytes.
+const ENTRY: u64 = 128;
+
 /// How long the last known answer is good enough while the watch does not vouch for it.
 const READ_PAUSE: Duration = Duration::from_secs(5);
 /// How long nobody looks again for a class that the watch would tell of.
@@ -166,12 +247,25 @@ fn is_older(version: Option<u64>, known: Option<u64>) -> bool {
 
 /// Drops what nobody reads: it is most of a class.
 fn slim(class: &mut SecretProviderClass) {
-    class.metadata.managed_fields = None;
-    class.metadata.resource_version = None;
+    let metadata = std::mem::take(&mut class.metadata);
+    class.metadata = ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        annotations: metadata.annotations,
+        ..ObjectMeta::default()
+    };
     if let Some(annotations) = &mut class.metadata.annotations {
         annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
     }
     class.unknown.clear();
+    class.spec.unknown.clear();
+    for secret in &mut class.spec.secret_objects {
+        secret.unknown.clear();
+        for file in &mut secret.data {
+            file.unknown.clear();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -308,6 +402,51 @@ mod tests {
         let kept = store.class("c").unwrap();
         assert_eq!(kept.metadata.managed_fields, None);
         assert_eq!(kept.metadata.annotations.as_ref().map(BTreeMap::len), Some(0));
+    }
+
+    #[test]
+    fn a_class_that_is_too_large_is_not_kept_and_its_size_is_known() {
+        let mut store = ClassStore::default();
+        store.begin_to_follow();
+        store.ask("c", HOUR);
+        store.observe(class("c", 1, "one"));
+        let size = |bytes: usize| {
+            let mut large = class("c", 2, "two");
+            large.spec.parameters = Some([("p".to_owned(), "x".repeat(bytes))].into());
+            large
+        };
+        let mut many = class("c", 2, "two");
+        many.spec.secret_objects = vec![SecretObject::default(); 1_024];
+        for large in [size(384 << 10), many] {
+            assert_eq!(store.observe(large), Some("c".to_owned()));
+            assert_eq!(store.class("c"), None);
+            assert!(store.too_large("c").unwrap() > 384 << 10);
+            assert_eq!(store.ask("c", 2 * HOUR), Answer::Absent, "it is not read again and again");
+        }
+        assert_eq!(store.observe(size(300 << 10)), Some("c".to_owned()));
+        assert_eq!(provider(&store.ask("c", 2 * HOUR)), ("current", Some("two")));
+        assert_eq!(store.too_large("c"), None);
+    }
+
+    #[test]
+    fn classes_that_were_asked_for_longest_ago_are_dropped_when_all_take_too_much() {
+        let mut stores = [ClassStore::default(), ClassStore::default()];
+        for (index, name, hour) in [(0, "a", 3), (0, "b", 1), (1, "c", 2)] {
+            stores[index].begin_to_follow();
+            stores[index].ask(name, hour * HOUR);
+            let mut large = class(name, 1, "azure");
+            large.spec.parameters = Some([("p".to_owned(), "x".repeat(100 << 10))].into());
+            stores[index].observe(large);
+        }
+        bound(stores.iter_mut(), 250 << 10);
+        let kept = |stores: &[ClassStore; 2]| {
+            let is_kept = |index: usize, name| stores[index].class(name).is_some();
+            [is_kept(0, "a"), is_kept(0, "b"), is_kept(1, "c")]
+        };
+        assert_eq!(kept(&stores), [true, false, true]);
+        assert_eq!(stores[0].ask("b", 3 * HOUR), Answer::Read(None));
+        bound(stores.iter_mut(), 0);
+        assert_eq!(kept(&stores), [false; 3]);
     }
 
     #[test]

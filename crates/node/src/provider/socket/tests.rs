@@ -12,7 +12,7 @@ use lanyard_grpc::provider::csi_driver_provider_server::{
     CsiDriverProvider, CsiDriverProviderServer,
 };
 use lanyard_grpc::provider::{Error, File, ObjectVersion as WireVersion, VersionResponse};
-use lanyard_keyvault::{Pod, Proofs, RetryClass};
+use lanyard_keyvault::{Pod, Proofs, ReadMemory, RetryClass, UnlimitedMemory};
 use lanyard_vocabulary::{OutcomeCode, causes};
 use proptest::prelude::*;
 use tokio::task::JoinHandle;
@@ -21,6 +21,7 @@ use tonic::{Request, Response, Status};
 
 use super::message::AnswerProblem;
 use super::*;
+use crate::memory::NodeMemory;
 use crate::provider::Urgency;
 use crate::provider::tokens::{parse_secrets, parse_tokens};
 
@@ -96,6 +97,14 @@ impl Node {
     }
 
     async fn fill(&self, provider: &str) -> Result<Filling, Refusal> {
+        self.fill_within(&UnlimitedMemory, provider).await
+    }
+
+    async fn fill_within(
+        &self,
+        memory: &dyn ReadMemory,
+        provider: &str,
+    ) -> Result<Filling, Refusal> {
         let mut class = SecretProviderClass::default();
         class.spec.provider = Some(provider.to_owned());
         class.spec.parameters = Some([("of".to_owned(), "class".to_owned())].into());
@@ -119,7 +128,7 @@ impl Node {
             target: "/target",
             urgency: Urgency::Mount,
             mounted: &[],
-            memory: &lanyard_keyvault::UnlimitedMemory,
+            memory,
         };
         self.providers.fill(&request).await
     }
@@ -324,6 +333,48 @@ async fn an_answer_above_the_limit_says_which_limit() {
     let refusal = node.fill("mock").await.unwrap_err();
     assert_eq!(refusal.code, OutcomeCode::ProviderAnswerInvalid);
     assert!(refusal.hint.contains("--max-call-recv-msg-size"), "{}", refusal.hint);
+}
+
+#[tokio::test]
+async fn an_answer_takes_memory_by_its_size_and_not_by_the_largest_that_is_allowed() {
+    let mut node = Node::new();
+    let settings = SocketSettings { largest_answer: 64 << 20, ..node.providers.settings.clone() };
+    node.providers = Arc::new(SocketProviders::new(settings, Arc::new(node.clock.clone())));
+    let memory = NodeMemory::new(16 << 20);
+    for (provider, size) in [("mock", 1 << 20), ("large", 7 << 20)] {
+        node.serve(&format!("first/{provider}.sock"), move |_, _| {
+            Ok(MountResponse { files: vec![file("a", &vec![7; size])], ..good() })
+        });
+    }
+    let clock: SharedClock = Arc::new(node.clock.clone());
+    let fill = || memory.fill(Urgency::Mount, DEADLINE, &clock);
+    node.fill_within(&fill(), "mock").await.unwrap();
+    // 256 KiB, 1 MiB without the other fields, 4 MiB.
+    assert_eq!(node.calls.swap(0, Ordering::SeqCst), 3);
+    // A mount may have 12 MiB, which is enough for a message of 6 MiB and its content.
+    let refusal = node.fill_within(&fill(), "large").await.unwrap_err();
+    assert_eq!(refusal.code, OutcomeCode::VolumeMemoryExhausted);
+    assert_eq!(node.calls.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn the_wait_for_memory_does_not_shorten_the_time_of_the_provider() {
+    let mut node = Node::new();
+    let clock = node.clock.clone();
+    node.serve("first/mock.sock", move |_, _| {
+        clock.advance(Duration::from_secs(6));
+        Ok(good())
+    });
+    let (memory, clock) = (NodeMemory::new(1 << 20), Arc::new(node.clock.clone()) as SharedClock);
+    let fill = || memory.fill(Urgency::Mount, DEADLINE, &clock);
+    let (other, own) = (fill(), fill());
+    other.begin(400 << 10).await.unwrap();
+    let mut filled = Box::pin(node.fill_within(&own, "mock"));
+    assert!(futures::poll!(&mut filled).is_pending());
+    node.clock.advance(Duration::from_secs(85));
+    drop(other);
+    filled.await.unwrap();
+    assert_eq!(time_left(Duration::from_secs(95)), Duration::from_secs(3));
 }
 
 #[tokio::test]

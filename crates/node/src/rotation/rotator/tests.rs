@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lanyard_api::SecretProviderClass;
@@ -63,8 +64,12 @@ struct Classes(Mutex<Option<SecretProviderClass>>);
 
 #[async_trait]
 impl ClassSource for Classes {
-    async fn class(&self, namespace: &str, name: &str) -> Result<SecretProviderClass, ClassError> {
-        self.0.lock().clone().ok_or_else(|| ClassError::NotFound {
+    async fn class(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Arc<SecretProviderClass>, ClassError> {
+        self.0.lock().clone().map(Arc::new).ok_or_else(|| ClassError::NotFound {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         })
