@@ -78,9 +78,24 @@ impl NodeMemory {
 
     /// Does something about the book. What waits is looked at again after it.
     fn with<T>(&self, work: impl FnOnce(&mut Book) -> T) -> T {
+        let (done, missing) = {
+            let mut book = self.0.book.lock();
+            let done = work(&mut book);
+            (done, book.settle(true))
+        };
+        if missing > 0 {
+            self.evict(missing);
+            self.0.book.lock().settle(false);
+        }
+        done
+    }
+
+    /// Does something about what is cached. Grants what can be granted after it, but neither evicts
+    /// nor refuses: whoever calls has a cache locked.
+    fn with_cache<T>(&self, work: impl FnOnce(&mut Book) -> T) -> T {
         let mut book = self.0.book.lock();
         let done = work(&mut book);
-        book.settle();
+        book.grant_waiting();
         done
     }
 

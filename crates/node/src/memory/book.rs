@@ -217,9 +217,23 @@ impl Book {
         Ok(claimed)
     }
 
-    /// Grants what can be granted, the oldest fill first; where nothing will be given back by itself,
-    /// refuses the youngest fill that holds much.
-    pub(super) fn settle(&mut self) {
+    /// Grants what can be granted. If nothing will be given back by itself, refuses the youngest fill
+    /// that holds much; or returns how many cached bytes have to be evicted for one that waits, if
+    /// that is enough and `may_evict`.
+    pub(super) fn settle(&mut self, may_evict: bool) -> u64 {
+        self.grant_waiting();
+        if !self.is_stuck() {
+            return 0;
+        }
+        let missing = if may_evict { self.missing() } else { None };
+        if missing.is_none() {
+            self.refuse_stuck();
+        }
+        missing.unwrap_or(0)
+    }
+
+    /// Grants what can be granted, the oldest fill first.
+    pub(super) fn grant_waiting(&mut self) {
         let waiting: Vec<WaitId> = self.waiting.keys().copied().collect();
         for wait in waiting {
             let Some(room) = self.waiting.get(&wait).map(|waiting| waiting.room) else { continue };
@@ -232,7 +246,17 @@ impl Book {
                 }
             }
         }
-        self.refuse_stuck();
+    }
+
+    /// How many cached bytes have to be evicted so that one of those who wait gets its memory.
+    fn missing(&self) -> Option<u64> {
+        self.waiting.iter().find_map(|((id, _), waiting)| {
+            let bytes = waiting.room.bytes();
+            let open = self.limit.open(self.fills.get(id)?.purpose, false);
+            let missing = self.used().saturating_add(bytes).saturating_sub(open);
+            let is_enough = missing > 0 && missing <= self.cached;
+            (is_enough && !self.is_blocked(*id, bytes)).then_some(missing)
+        })
     }
 
     fn grant(&mut self, id: FillId, room: Room) {
@@ -281,17 +305,20 @@ impl Book {
         })
     }
 
-    /// Refuses what waits for nobody. A fill that does not wait for memory, or has a read under way,
-    /// gives some back sooner or later.
-    fn refuse_stuck(&mut self) {
-        if self.waiting.is_empty() {
-            return;
-        }
+    fn holders(&self) -> impl DoubleEndedIterator<Item = (&FillId, &Fill)> {
+        self.fills.iter().filter(|(_, fill)| fill.held > 0)
+    }
+
+    /// Whether nobody will give memory back for those who wait. A fill that does not wait for memory,
+    /// or has a read under way, gives some back sooner or later.
+    fn is_stuck(&self) -> bool {
         let waits = |id: FillId| self.waiting.range((id, 0)..=(id, u64::MAX)).next().is_some();
-        let holders = || self.fills.iter().filter(|(_, fill)| fill.held > 0);
-        if holders().any(|(id, fill)| fill.reads > 0 || !waits(*id)) {
-            return;
-        }
+        !self.waiting.is_empty() && self.holders().all(|(id, fill)| fill.reads == 0 && waits(*id))
+    }
+
+    /// Refuses what waits for nobody.
+    fn refuse_stuck(&mut self) {
+        let holders = || self.holders();
         // Who asks for little is not refused because others ask for much, and a pod that waits can be
         // tried again sooner than a rotation is missed.
         let is_large = |fill: &Fill| fill.held > self.limit.0 / SMALL_PART;

@@ -28,7 +28,7 @@ impl CacheMemory for CacheShare {
         let mut held = self.held.lock();
         let wanted = held.saturating_add(bytes);
         let has_share = wanted <= self.limit;
-        self.memory.with(|book| book.cache(bytes, has_share))?;
+        self.memory.with_cache(|book| book.cache(bytes, has_share))?;
         *held = wanted;
         Ok(())
     }
@@ -37,13 +37,13 @@ impl CacheMemory for CacheShare {
         let mut held = self.held.lock();
         let bytes = bytes.min(*held);
         *held -= bytes;
-        self.memory.with(|book| book.uncache(bytes));
+        self.memory.with_cache(|book| book.uncache(bytes));
     }
 }
 
 impl Drop for CacheShare {
     fn drop(&mut self) {
         let held = *self.held.get_mut();
-        self.memory.with(|book| book.uncache(held));
+        self.memory.with_cache(|book| book.uncache(held));
     }
 }

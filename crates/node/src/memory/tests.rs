@@ -13,6 +13,7 @@ use lanyard_keyvault::{
 };
 use proptest::prelude::*;
 
+use super::book::{Asked, Room};
 use super::*;
 use crate::budget::{Purpose, needed_for};
 use crate::path::FilePath;
@@ -165,6 +166,27 @@ async fn what_is_cached_makes_room_and_never_takes_that_of_rotations() {
     fill.begin(90 * KIB).await.unwrap();
     assert_eq!(memory.used(), 96 * KIB);
     assert_eq!(cache.take(1), Err(CacheRefusal::NodeFull), "that is the part of the rotations");
+}
+
+#[tokio::test]
+async fn cached_values_are_evicted_before_a_waiting_fill_is_refused() {
+    let (memory, clock) = (NodeMemory::new(128 * KIB), clock());
+    let cache = Arc::new(memory.cache());
+    cache.take(16 * KIB).unwrap();
+    let cached = Arc::clone(&cache);
+    memory.evict_with(move |bytes| cached.give_back(bytes));
+    let fill = || memory.fill(Urgency::Mount, PATIENCE, &clock);
+    let (waiter, holder) = (fill(), fill());
+    holder.begin(70 * KIB).await.unwrap();
+    // What was evicted for it went to another fill.
+    let asked = memory.with(|book| book.ask(waiter.id(), Room::Read(20 * KIB), false));
+    let Asked::Wait(_, mut answered) = asked else { panic!("{asked:?}") };
+    assert!(answered.try_recv().is_err());
+    holder.end(70 * KIB, 70 * KIB);
+    let mut holder_waits = Box::pin(holder.begin(20 * KIB));
+    assert!(futures::poll!(&mut holder_waits).is_pending());
+    assert!(answered.try_recv().unwrap().is_ok(), "granted");
+    assert_eq!(memory.used(), 96 * KIB);
 }
 
 #[tokio::test]
