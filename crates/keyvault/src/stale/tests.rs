@@ -226,7 +226,8 @@ async fn a_full_node_costs_the_new_entry_and_a_full_cache_the_oldest_one() {
     let room = Room { limit, held: Mutex::default(), is_node_full: AtomicBool::new(false) };
     let room = Arc::new(room);
     let mut cache = StaleCache::in_memory().unwrap();
-    cache.seal_in(Arc::clone(&room) as Arc<dyn CacheMemory>);
+    let sealed: Arc<dyn CacheMemory> = Arc::<Room>::clone(&room);
+    cache.seal_in(sealed);
     let ids = ["a", "b", "c"].map(|name| cache.entry_id(&fields(&[name])));
     let [a, b, c] = ids;
     let keep = async |id, content: &str, minute: i64| {

@@ -365,7 +365,8 @@ async fn the_wait_for_memory_does_not_shorten_the_time_of_the_provider() {
         clock.advance(Duration::from_secs(6));
         Ok(good())
     });
-    let (memory, clock) = (NodeMemory::new(1 << 20), Arc::new(node.clock.clone()) as SharedClock);
+    let clock: SharedClock = Arc::new(node.clock.clone());
+    let memory = NodeMemory::new(1 << 20);
     let fill = || memory.fill(Urgency::Mount, DEADLINE, &clock);
     let (other, own) = (fill(), fill());
     other.begin(400 << 10).await.unwrap();
