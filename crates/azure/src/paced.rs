@@ -78,8 +78,7 @@ pub(crate) struct Manners {
     pub(crate) breaker: Option<BreakerPolicy>,
 }
 
-/// The hosts that were asked lately. Their names are those of other people's classes, so they are
-/// forgotten when nobody has asked for long.
+/// The hosts of recent requests. Tenants choose their names in classes, so idle hosts are dropped.
 #[derive(Debug, Default)]
 struct Hosts(HashMap<String, Known>);
 

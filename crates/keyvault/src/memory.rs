@@ -14,8 +14,8 @@ use crate::source::ListedVersion;
 
 /// The memory that one volume takes while it is read and decoded.
 ///
-/// Everything that was granted is given back by whoever owns the memory when the volume is written
-/// or refused, so a caller that fails or goes away has nothing to undo.
+/// The implementation releases every reservation of a volume when the volume is written or refused, so
+/// callers need no clean-up on errors or cancellation.
 #[async_trait]
 pub trait ReadMemory: fmt::Debug + Send + Sync {
     /// Waits until `room` bytes more may be held. [`ReadMemory::end`] follows as soon as it is known

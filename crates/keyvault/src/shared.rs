@@ -170,7 +170,7 @@ where
     }
 
     /// The value of `key`: one that is new enough, or what `fetch` gives. The read goes on when its
-    /// first caller has gone, as long as somebody waits for it. How far away its next change is, a value itself
+    /// first caller has gone, as long as another caller waits. How far away its next change is, a value itself
     /// tells.
     pub(crate) async fn read(
         &self,
@@ -347,7 +347,7 @@ where
     K: Clone + Eq + Hash + Send + Sync + 'static,
     V: Weigh + Send + Sync + 'static,
 {
-    /// Comes back when nobody waits for the flight any more; nobody joins it then.
+    /// Returns when no caller waits for the read any more. No caller joins it after that.
     async fn deserted(&self, outcome: &watch::Sender<Option<Outcome<V>>>) {
         loop {
             outcome.closed().await;

@@ -1,8 +1,8 @@
 //! How much memory the volumes of a node may hold together, and what is read for them.
 //!
-//! The memory of a volume is charged to whoever writes it, the node plugin, and its limit is that of
-//! all tenants: whoever writes classes must not be able to have the plugin killed for everybody. What
-//! is read for a volume lies in memory beside its files until they are written, so it counts too.
+//! The kernel charges the memory of a volume to the node plugin, which writes it and serves all tenants.
+//! The classes of one tenant must not cause the plugin to be killed. What is read for a volume is in memory
+//! beside its files until they are written, so it counts too.
 //!
 //! What counts is what a volume holds, not the bound of its tmpfs: the bound is rounded up to the
 //! largest page of any machine for every file, and would refuse ten times too early. A tmpfs tells

@@ -90,8 +90,8 @@ impl NodeMemory {
         done
     }
 
-    /// Does something about what is cached. Grants what can be granted after it, but neither evicts
-    /// nor refuses: whoever calls has a cache locked.
+    /// Runs `work` on the account of the caches, then grants waiting reservations. It neither evicts nor
+    /// refuses, because the caller holds the lock of a cache.
     fn with_cache<T>(&self, work: impl FnOnce(&mut Book) -> T) -> T {
         let mut book = self.0.book.lock();
         let done = work(&mut book);

@@ -1,5 +1,5 @@
-//! The book of the node's memory: who holds how much, who waits, and who is next. It knows no clock
-//! and wakes nobody but by the channels of those who wait.
+//! The pure part of the memory account: the bytes of each fill, the waiting reservations and their order.
+//! It reads no clock, and answers a waiting reservation through its channel.
 
 use std::collections::BTreeMap;
 
@@ -309,14 +309,14 @@ impl Book {
         self.fills.iter().filter(|(_, fill)| fill.held > 0)
     }
 
-    /// Whether nobody will give memory back for those who wait. A fill that does not wait for memory,
-    /// or has a read under way, gives some back sooner or later.
+    /// Whether every fill that holds memory waits for more. A fill that does not wait, or has a read in
+    /// progress, releases memory later.
     fn is_stuck(&self) -> bool {
         let waits = |id: FillId| self.waiting.range((id, 0)..=(id, u64::MAX)).next().is_some();
         !self.waiting.is_empty() && self.holders().all(|(id, fill)| fill.reads == 0 && waits(*id))
     }
 
-    /// Refuses what waits for nobody.
+    /// Refuses waiting reservations until the rest can proceed.
     fn refuse_stuck(&mut self) {
         let holders = || self.holders();
         // Who asks for little is not refused because others ask for much, and a pod that waits can be

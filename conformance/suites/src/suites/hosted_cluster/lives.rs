@@ -180,7 +180,7 @@ pub(super) async fn rotation(stage: &Stage) -> Result<(), Failed> {
     key_plugin_works(stage).await
 }
 
-/// Takes the role of one component away, as the page does; its canary is refused, and nobody else's.
+/// Removes the role of one component, as the tutorial does. Azure refuses its canary and no other.
 pub(super) async fn broken(stage: &Stage) -> Result<(), Failed> {
     let victim = Component::Disk;
     stage.follow(BREAK)?;
