@@ -8,6 +8,9 @@
 mod follow;
 mod store;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -18,7 +21,7 @@ use kube::Api;
 use lanyard_api::SecretProviderClass;
 use lanyard_kubernetes::{ApiError, Patience};
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio::task::AbortHandle;
 
 use self::store::{Answer, ClassStore, LARGEST_CLASS, bound};
@@ -63,7 +66,8 @@ impl KubeClasses {
         let (changes, _) = broadcast::channel(CHANGES_KEPT);
         let namespaces = Mutex::new(HashMap::new());
         let turns = Mutex::new(HashMap::new());
-        Self { shared: Arc::new(Shared { api, settings, changes, namespaces, turns }) }
+        let reads = Semaphore::new(CONCURRENT_READS);
+        Self { shared: Arc::new(Shared { api, settings, changes, namespaces, turns, reads }) }
     }
 
     /// Tells from now on which classes changed. A receiver that lags has missed some, and should
@@ -168,6 +172,8 @@ struct Shared {
     namespaces: Mutex<HashMap<String, Watched>>,
     /// Who reads which class, for as long as somebody does.
     turns: Mutex<HashMap<(String, String), Weak<Turn>>>,
+    /// One permit for each class that may be read at the same time.
+    reads: Semaphore,
 }
 
 /// Held by whoever reads a class.
@@ -211,7 +217,12 @@ impl Shared {
             store.begin_read(name, now());
             None
         });
-        let read = self.api.call(patience, action, || classes.get(name)).await;
+        let get = async || {
+            // Waiting counts as part of the attempt. The semaphore is never closed.
+            let _permit = self.reads.acquire().await;
+            classes.get(name).await
+        };
+        let read = self.api.call(patience, action, get).await;
         let problem = read.as_ref().err().filter(|error| !error.is_absence());
         let problem = problem.map(ToString::to_string);
         self.change(namespace, |store| {
@@ -260,3 +271,6 @@ const CHANGES_KEPT: usize = 256;
 /// What all classes that are kept may take in memory together, in bytes: some thousand classes of
 /// usual size.
 const MOST_BYTES: u64 = 8 << 20;
+/// How many classes are read at the same time. An object of the API has up to 1.5 MiB (etcd's
+/// `--max-request-bytes`), about three times that while it is parsed, and is measured only then.
+const CONCURRENT_READS: usize = 8;

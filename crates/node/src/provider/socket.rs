@@ -170,9 +170,10 @@ impl SocketProviders {
             request.memory.begin(room).await.map_err(Refusal::of_memory)?;
             // Not before: the provider is not to blame for the wait for memory.
             let passed = self.clock.monotonic().saturating_sub(began);
+            let after = time_left(passed);
             let asked = tokio::select! {
                 asked = self.ask(name, message, limit) => asked,
-                () = self.clock.sleep(time_left(passed)) => Err(refusal::AskError::Deadline),
+                () = self.clock.sleep(after) => Err(refusal::AskError::Deadline { after }),
             };
             match asked {
                 Ok(answer) => {

@@ -1,6 +1,7 @@
 //! What went wrong with a provider, in words for people.
 
 use std::error::Error;
+use std::time::Duration;
 
 use lanyard_keyvault::{Proofs, RetryClass};
 use lanyard_vocabulary::OutcomeCode;
@@ -31,8 +32,11 @@ pub(super) enum AskError {
         attempts: u32,
     },
     /// It took too long.
-    #[error("it took too long")]
-    Deadline,
+    #[error("it took longer than {} s", after.as_secs())]
+    Deadline {
+        /// How long it had.
+        after: Duration,
+    },
 }
 
 impl AskError {
@@ -62,9 +66,9 @@ pub(super) fn of_call(
             )
         }
         AskError::Place(error) => of_place(name, error),
-        AskError::Deadline => Refusal::new(
+        AskError::Deadline { after } => Refusal::new(
             OutcomeCode::ProviderUnavailable,
-            format!("provider `{name}` gave no answer within {} s", super::DEADLINE.as_secs()),
+            format!("provider `{name}` gave no answer within {} s", after.as_secs()),
         ),
         AskError::Status { status, attempts } => of_status(name, status, *attempts, proofs),
     }
