@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::encryption_key::waits_for;
 use crate::judge::Usable;
 use crate::observe::Observed;
-use crate::read::fetch_objects;
+use crate::read::{Found, fetch_objects};
 use crate::store::{Unsettled, Wished, wished};
 use crate::strangers::fetch_strangers;
 
@@ -36,12 +36,22 @@ pub(crate) struct Comparison {
     pub(crate) errors: Vec<ApiError>,
 }
 
+/// Whether objects of others can be in the namespace of a control plane.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Namespace {
+    /// It did not exist when this reconcile began, which creates it, or fails if it exists by then.
+    New,
+    #[default]
+    Old,
+}
+
 /// Compares what is there with what is desired.
 pub(crate) async fn compare(
     context: &Context,
     observed: &Observed,
     usable: &Usable,
     applier: Applier<'_>,
+    namespace: Namespace,
 ) -> Comparison {
     let mut desired = desired(context, observed, usable);
     let wished = wished(&desired);
@@ -57,7 +67,10 @@ pub(crate) async fn compare(
     let label = cluster_label(observed.key.name());
     let pruning = pruning(&observed.owner, &label);
     let mut changes = diff(&known.observed, &open, pruning);
-    let strangers = fetch_strangers(applier.api, &observed.namespace, &changes).await;
+    let strangers = match namespace {
+        Namespace::New => Found::default(),
+        Namespace::Old => fetch_strangers(applier.api, &observed.namespace, &changes).await,
+    };
     if !strangers.objects.is_empty() {
         known.observed.extend(strangers.objects);
         changes = diff(&known.observed, &open, pruning);

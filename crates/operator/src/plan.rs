@@ -16,7 +16,7 @@ use crate::encryption_key;
 use crate::judge::{Judgement, Pause, judge};
 use crate::key::ClusterKey;
 use crate::lease::Tenures;
-use crate::objects::compare;
+use crate::objects::{Namespace, compare};
 use crate::observe::observe;
 use crate::operator::Operator;
 use crate::settings::Role;
@@ -98,7 +98,11 @@ impl Operator {
             }
             Err(error) => (format!("cannot be compared: {error}; {}\n", error.hint()), false),
         };
-        let comparison = compare(context, &observed, &usable, applier).await;
+        let namespace = match observed.claim {
+            Claim::Free => Namespace::New,
+            _ => Namespace::Old,
+        };
+        let comparison = compare(context, &observed, &usable, applier, namespace).await;
         let unread: String = comparison.errors.iter().map(failed).collect();
         let is_good = is_good && unread.is_empty();
         let plan = plan_text(&comparison.changes);

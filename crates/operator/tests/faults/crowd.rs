@@ -10,6 +10,7 @@ use lanyard_operator::Role;
 use serde_json::{Value, json};
 
 use crate::canaries::{self, TOO_MANY_REQUESTS};
+use crate::path::Verb;
 use crate::server::{Instead, Server};
 use crate::stage::{
     CLASSES, CLUSTERS, IDENTITIES, MINUTE, NAMESPACE, SECOND, Stage, cluster, is_about, is_made,
@@ -27,6 +28,8 @@ async fn a_new_cluster_has_everything_written_once() {
     let written = stage.server.told(is_write_about(0));
     let once: BTreeSet<_> = written.iter().collect();
     assert!(once.len() == written.len() && once.len() > 30, "{written:#?}");
+    let listed = stage.server.told(|asked| asked.verb == Verb::List && is_about(asked, 0));
+    assert!(listed.is_empty(), "nothing can be in a new namespace: {listed:#?}");
 }
 
 #[tokio::test]
