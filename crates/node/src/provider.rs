@@ -31,6 +31,7 @@ pub use azure::{AzureProvider, AzureProviderSettings};
 pub use name::{ParseProviderNameError, ProviderName};
 pub use registry::ProviderRegistry;
 pub use serve::ServedProvider;
+pub(crate) use serve::keep_memory;
 pub use socket::{SocketProviders, SocketSettings};
 
 /// Fills volumes.

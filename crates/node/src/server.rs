@@ -28,7 +28,7 @@ pub use self::error::ServeError;
 use crate::csi::{DriverName, IdentityService, NodeService};
 use crate::metrics::NodeMetrics;
 use crate::order::OrderRules;
-use crate::provider::ServedProvider;
+use crate::provider::{ServedProvider, keep_memory};
 use crate::publisher::Publisher;
 use crate::registration::{RegistrationService, RegistrationSettings};
 
@@ -138,7 +138,9 @@ impl NodeServer {
         if let Some((door, (_, provider))) = provider_door.zip(self.parts.provider) {
             let provider = CsiDriverProviderServer::new(provider)
                 .max_decoding_message_size(MOST_REQUEST_BYTES);
-            doors.spawn(door.keep(Routes::new(provider).add_service(health)));
+            let routes = Routes::new(provider).add_service(health).into_axum_router();
+            let routes = routes.layer(axum::middleware::map_response(keep_memory));
+            doors.spawn(door.keep(Routes::from(routes)));
         }
         let outcome = tokio::select! {
             () = end => Ok(()),

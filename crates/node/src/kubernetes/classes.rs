@@ -6,6 +6,7 @@
 //! it. What nobody asked for is dropped as it arrives.
 
 mod follow;
+mod received;
 mod store;
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, broadcast};
 use tokio::task::AbortHandle;
 
+use self::received::ReceivedClass;
 use self::store::{Answer, ClassStore, LARGEST_CLASS, bound};
 use super::api::NodeApi;
 use crate::classes::{ClassError, ClassSource};
@@ -186,7 +188,7 @@ struct Watched {
 }
 
 impl Shared {
-    fn classes(&self, namespace: &str) -> Api<SecretProviderClass> {
+    fn classes(&self, namespace: &str) -> Api<ReceivedClass> {
         Api::namespaced(self.api.client().clone(), namespace)
     }
 
@@ -272,5 +274,5 @@ const CHANGES_KEPT: usize = 256;
 /// usual size.
 const MOST_BYTES: u64 = 8 << 20;
 /// How many classes are read at the same time. An object of the API has up to 1.5 MiB (etcd's
-/// `--max-request-bytes`), about three times that while it is parsed, and is measured only then.
+/// `--max-request-bytes`), and is in memory twice when it arrives.
 const CONCURRENT_READS: usize = 8;

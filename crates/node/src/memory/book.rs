@@ -142,6 +142,7 @@ impl Book {
 
     /// Asks for memory. `may_evict` is false once what is cached was evicted.
     pub(super) fn ask(&mut self, id: FillId, room: Room, may_evict: bool) -> Asked {
+        // A fill that has ended holds nothing.
         let Some(fill) = self.fills.get(&id) else { return Asked::Granted };
         let (open, bytes) = (self.limit.open(fill.purpose, false), room.bytes());
         let own = fill.held.saturating_add(bytes);
@@ -154,7 +155,7 @@ impl Book {
                 self.grant(id, room);
                 return Asked::Granted;
             }
-            if may_evict && self.cached > 0 {
+            if may_evict && missing <= self.cached {
                 return Asked::Evict(missing);
             }
         }
@@ -186,7 +187,8 @@ impl Book {
     }
 
     /// Lets a volume that holds `own` grow. What was kept for its files is given back for it. Returns
-    /// what the volume holds from now on; or why it may not, and how much is missing.
+    /// what the volume holds from now on; or why it may not, and how many cached bytes to evict before
+    /// it asks once more.
     pub(super) fn claim(
         &mut self,
         own: u64,
@@ -204,8 +206,10 @@ impl Book {
             growth.held.saturating_add(growth.needed)
         } else {
             self.limit.admit(others, growth).map_err(|refused| {
-                let missing = if self.cached > 0 { growth.needed } else { 0 };
-                (refused, missing)
+                let missing =
+                    refused.used.saturating_add(refused.needed).saturating_sub(refused.limit);
+                let is_enough = !refused.is_hopeless && missing <= self.cached;
+                (refused, if is_enough { missing } else { 0 })
             })?
         };
         if let Some(fill) = self.fills.get_mut(&id) {

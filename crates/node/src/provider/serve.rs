@@ -18,6 +18,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
+use http_body_util::BodyExt;
 use lanyard_clock::SharedClock;
 use lanyard_grpc::provider::csi_driver_provider_server::CsiDriverProvider;
 use lanyard_grpc::provider::{
@@ -29,7 +31,7 @@ use lanyard_vocabulary::{Healing, OutcomeCode};
 use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status};
 
-use crate::memory::NodeMemory;
+use crate::memory::{FillMemory, NodeMemory};
 use crate::provider::socket::PROTOCOL;
 use crate::provider::{FillRequest, Filling, Provider, Refusal};
 
@@ -143,7 +145,9 @@ impl CsiDriverProvider for ServedProvider {
                 if let Some(volume) = volume {
                     self.filled.lock().insert(volume, self.clock.monotonic());
                 }
-                Ok(Response::new(answer(filling, ask.permission)))
+                let mut response = Response::new(answer(filling, ask.permission));
+                response.extensions_mut().insert(memory);
+                Ok(response)
             }
             Err(refusal) => {
                 tracing::warn!(
@@ -156,6 +160,17 @@ impl CsiDriverProvider for ServedProvider {
             }
         }
     }
+}
+
+/// Keeps the memory of an answer, which [`ServedProvider`] attaches to it, until it is encoded and sent.
+pub(crate) async fn keep_memory(mut response: http::Response<Body>) -> http::Response<Body> {
+    let Some(memory) = response.extensions_mut().remove::<FillMemory>() else { return response };
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _kept = &memory;
+            frame
+        }))
+    })
 }
 
 /// The answer; a file without a mode of its own gets that of the request.
@@ -191,9 +206,11 @@ fn status_of(refusal: &Refusal) -> Status {
     Status::new(status_code(refusal), text)
 }
 
-/// A driver asks again at once on `Unavailable`, so what throttles must not be called that.
+/// A driver asks again at once on `Unavailable`, so what throttles or lacks memory must not be called
+/// that.
 const fn status_code(refusal: &Refusal) -> Code {
     match refusal.retry {
+        _ if matches!(refusal.code, OutcomeCode::VolumeMemoryExhausted) => Code::ResourceExhausted,
         RetryClass::Throttled { .. } => Code::ResourceExhausted,
         RetryClass::Denied => Code::PermissionDenied,
         RetryClass::Invalid => match refusal.code {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt};
 use kube::Api;
 use kube::api::{ListParams, WatchEvent, WatchParams};
-use lanyard_api::SecretProviderClass;
 use lanyard_kubernetes::{ApiError, Patience, backoff};
 
 use super::Shared;
+use super::received::ReceivedClass;
 
 /// Follows what becomes of the classes of a namespace, until nobody asks for any.
 pub(super) async fn follow(shared: Weak<Shared>, namespace: String) {
@@ -121,7 +121,7 @@ impl Shared {
         let stopped = |version: &str, error| Stopped { version: Some(version.to_owned()), error };
         let connection = self.api.connection_to_watch(namespace);
         let client = connection.client().clone();
-        let classes = Api::<SecretProviderClass>::namespaced(client, namespace);
+        let classes = Api::<ReceivedClass>::namespaced(client, namespace);
         let parameters = WatchParams::default().timeout(WATCH_SECONDS);
         let start = || connection.begin(classes.watch(&parameters, &version));
         let events = self.api.call(Patience::ONE_TRY, action(), start).await;
@@ -162,7 +162,7 @@ impl Shared {
     fn take(
         &self,
         namespace: &str,
-        event: WatchEvent<SecretProviderClass>,
+        event: WatchEvent<ReceivedClass>,
         version: &mut String,
         action: impl Fn() -> String,
     ) -> Result<(), Stopped> {
@@ -173,13 +173,13 @@ impl Shared {
         };
         match event {
             WatchEvent::Added(class) | WatchEvent::Modified(class) => {
-                go_on_from(class.metadata.resource_version.as_deref());
+                go_on_from(class.0.metadata.resource_version.as_deref());
                 self.change(namespace, |store| store.observe(class));
             }
             WatchEvent::Deleted(class) => {
-                let at = class.metadata.resource_version.as_deref();
+                let at = class.0.metadata.resource_version.as_deref();
                 go_on_from(at);
-                let name = class.metadata.name.as_deref().unwrap_or_default();
+                let name = class.0.metadata.name.as_deref().unwrap_or_default();
                 self.change(namespace, |store| store.observe_absence(name, at));
             }
             WatchEvent::Bookmark(bookmark) => go_on_from(Some(&bookmark.metadata.resource_version)),

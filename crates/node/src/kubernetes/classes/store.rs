@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use lanyard_api::SecretProviderClass;
 use lanyard_api::secret_provider_class::{SecretObject, SecretObjectData};
+
+use super::received::ReceivedClass;
 
 /// The classes of one namespace that somebody asked for.
 #[derive(Debug, Default)]
@@ -102,20 +103,21 @@ impl ClassStore {
         self.asked.get(name)?.class.clone()
     }
 
-    /// What the class takes in memory if it is too large to be kept.
+    /// What the class takes in memory at least if it is too large to be kept.
     pub(super) fn too_large(&self, name: &str) -> Option<u64> {
         self.asked.get(name).filter(|asked| asked.is_too_large()).map(|asked| asked.weight)
     }
 
     /// Takes a class that was read or told of. Returns its name if it is another than before.
-    pub(super) fn observe(&mut self, mut class: SecretProviderClass) -> Option<String> {
+    pub(super) fn observe(&mut self, received: ReceivedClass) -> Option<String> {
+        let ReceivedClass(mut class) = received;
         let name = class.metadata.name.clone()?;
         let asked = self.asked.get_mut(&name)?;
-        let version = version_of(class.metadata.resource_version.as_deref());
+        // It would make every update of the class another class.
+        let version = version_of(class.metadata.resource_version.take().as_deref());
         if is_older(version, asked.version) {
             return None;
         }
-        slim(&mut class);
         asked.version = version;
         // The first sight of a class is no change: whoever asked for it is being answered.
         let is_news = asked.class.is_some() || asked.is_too_large() || asked.confirmed;
@@ -201,8 +203,8 @@ pub(super) fn bound<'a>(stores: impl Iterator<Item = &'a mut ClassStore>, limit:
 /// What a class takes in memory at most, in bytes. Its `objects` may have 256 KiB of text.
 pub(super) const LARGEST_CLASS: u64 = 384 << 10;
 
-/// What a class takes in memory, in bytes, as [`slim`] leaves it.
-fn weight_of(class: &SecretProviderClass) -> u64 {
+/// What a class takes in memory, in bytes.
+pub(super) fn weight_of(class: &SecretProviderClass) -> u64 {
     let bytes = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
     let text = |text: &Option<String>| bytes(text.as_ref().map_or(0, String::len));
     let pairs = |pairs: &BTreeMap<String, String>| {
@@ -245,41 +247,18 @@ fn is_older(version: Option<u64>, known: Option<u64>) -> bool {
     matches!((version, known), (Some(version), Some(known)) if version < known)
 }
 
-/// Drops what nobody reads: it is most of a class.
-fn slim(class: &mut SecretProviderClass) {
-    let metadata = std::mem::take(&mut class.metadata);
-    class.metadata = ObjectMeta {
-        name: metadata.name,
-        namespace: metadata.namespace,
-        uid: metadata.uid,
-        annotations: metadata.annotations,
-        ..ObjectMeta::default()
-    };
-    if let Some(annotations) = &mut class.metadata.annotations {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
-    }
-    class.unknown.clear();
-    class.spec.unknown.clear();
-    for secret in &mut class.spec.secret_objects {
-        secret.unknown.clear();
-        for file in &mut secret.data {
-            file.unknown.clear();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const HOUR: Duration = Duration::from_hours(1);
 
-    fn class(name: &str, version: u64, provider: &str) -> SecretProviderClass {
+    fn class(name: &str, version: u64, provider: &str) -> ReceivedClass {
         serde_json::from_value(serde_json::json!({
             "metadata": {
                 "name": name,
                 "resourceVersion": version.to_string(),
-                "managedFields": [{"manager": "kubectl"}],
+                "managedFields": [{"manager": format!("kubectl-{version}")}],
                 "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
             },
             "spec": {"provider": provider},
@@ -396,9 +375,7 @@ mod tests {
         store.begin_to_follow();
         store.ask("c", HOUR);
         store.observe(class("c", 1, "one"));
-        let mut same = class("c", 2, "one");
-        same.metadata.managed_fields = None;
-        assert_eq!(store.observe(same), None);
+        assert_eq!(store.observe(class("c", 2, "one")), None);
         let kept = store.class("c").unwrap();
         assert_eq!(kept.metadata.managed_fields, None);
         assert_eq!(kept.metadata.annotations.as_ref().map(BTreeMap::len), Some(0));
@@ -412,11 +389,11 @@ mod tests {
         store.observe(class("c", 1, "one"));
         let size = |bytes: usize| {
             let mut large = class("c", 2, "two");
-            large.spec.parameters = Some([("p".to_owned(), "x".repeat(bytes))].into());
+            large.0.spec.parameters = Some([("p".to_owned(), "x".repeat(bytes))].into());
             large
         };
         let mut many = class("c", 2, "two");
-        many.spec.secret_objects = vec![SecretObject::default(); 1_024];
+        many.0.spec.secret_objects = vec![SecretObject::default(); 1_024];
         for large in [size(384 << 10), many] {
             assert_eq!(store.observe(large), Some("c".to_owned()));
             assert_eq!(store.class("c"), None);
@@ -435,7 +412,7 @@ mod tests {
             stores[index].begin_to_follow();
             stores[index].ask(name, hour * HOUR);
             let mut large = class(name, 1, "azure");
-            large.spec.parameters = Some([("p".to_owned(), "x".repeat(100 << 10))].into());
+            large.0.spec.parameters = Some([("p".to_owned(), "x".repeat(100 << 10))].into());
             stores[index].observe(large);
         }
         bound(stores.iter_mut(), 250 << 10);
@@ -456,7 +433,7 @@ mod tests {
         store.ask("c", HOUR);
         store.observe(class("c", 1, "one"));
         let mut annotated = class("c", 2, "one");
-        let annotations = annotated.metadata.annotations.get_or_insert_default();
+        let annotations = annotated.0.metadata.annotations.get_or_insert_default();
         annotations.insert("lanyard.dev/refresh".to_owned(), "1".to_owned());
         assert_eq!(store.observe(annotated), Some("c".to_owned()));
     }

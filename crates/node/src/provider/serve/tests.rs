@@ -79,6 +79,20 @@ async fn a_driver_is_answered_with_modes_from_the_file_or_the_request() {
 }
 
 #[tokio::test]
+async fn an_answer_keeps_its_memory_until_it_is_sent() {
+    let served = serving(Arc::new(Remembering::default())).0;
+    let answer = served.mount(Request::new(message(&format!("{{{POD}}}")))).await.unwrap();
+    let (_, _, extensions) = answer.into_parts();
+    let mut response = http::Response::new(Body::from("encoded"));
+    *response.extensions_mut() = extensions;
+    let response = keep_memory(response).await;
+    assert!(served.memory.used() > 0);
+    let sent = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(sent, "encoded");
+    assert_eq!(served.memory.used(), 0);
+}
+
+#[tokio::test]
 async fn the_sync_controller_and_a_rotating_driver_are_served() {
     let provider = Arc::new(Remembering::default());
     let served = serving(Arc::<Remembering>::clone(&provider)).0;
@@ -182,6 +196,7 @@ async fn a_refusal_becomes_a_status_that_says_code_cause_and_hint() {
     let cases = [
         (OutcomeCode::VaultUnavailable, RetryClass::Transient, Code::Unavailable),
         (OutcomeCode::VaultThrottled, throttled, Code::ResourceExhausted),
+        (OutcomeCode::VolumeMemoryExhausted, RetryClass::Transient, Code::ResourceExhausted),
         (OutcomeCode::VaultForbidden, RetryClass::Denied, Code::PermissionDenied),
         (OutcomeCode::ObjectNotFound, RetryClass::Invalid, Code::NotFound),
         (OutcomeCode::SecretProviderClassInvalid, RetryClass::Invalid, Code::InvalidArgument),
