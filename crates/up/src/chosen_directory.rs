@@ -1,8 +1,8 @@
 //! The directory that the user chose for the volumes, and the lock of the run that uses it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -31,10 +31,8 @@ impl ChosenDirectory {
     ///
     /// Those of [`ChosenDirectory::lock`].
     pub(crate) fn create(path: &Path) -> Result<Self, RunDirectoryError> {
-        let path = std::path::absolute(path)?;
-        let is_missing = |above: &&Path| above.symlink_metadata().is_err();
-        let created = path.ancestors().take_while(is_missing).last().map(Path::to_owned);
-        fs::create_dir_all(&path)?;
+        let (path, created) = locate(path)?;
+        create_directories(&path)?;
         let created = created.map(|created| created.canonicalize()).transpose()?;
         Self::lock(path.canonicalize()?, created)
     }
@@ -71,11 +69,6 @@ impl ChosenDirectory {
         &self.path
     }
 
-    /// The topmost directory that the run created for it.
-    pub(crate) fn created(&self) -> Option<&Path> {
-        self.created.as_deref()
-    }
-
     /// Whether a run that was killed, or that could not remove its volumes, left the lock file.
     pub(crate) const fn has_left_volumes(&self) -> bool {
         self.has_left_volumes
@@ -100,6 +93,20 @@ impl Drop for ChosenDirectory {
         // Closing the file is not enough: a child that is being started holds it a moment longer.
         self.lock.unlock().unwrap_or_default();
     }
+}
+
+/// The absolute path of a directory, and the topmost directory that has to be created for it.
+pub(crate) fn locate(path: &Path) -> io::Result<(PathBuf, Option<PathBuf>)> {
+    let path = std::path::absolute(path)?;
+    let is_missing = |above: &&Path| above.symlink_metadata().is_err();
+    let missing = path.ancestors().take_while(is_missing).last().map(Path::to_owned);
+    Ok((path, missing))
+}
+
+/// Creates a directory and those above it that are missing, not writable for all users whatever the
+/// umask is: [`is_owned`] would refuse them.
+pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
 /// Whether `path` is a directory, not a link, of this user, and not every user can write to it.
@@ -186,6 +193,16 @@ mod tests {
         let is_root = rustix::process::geteuid().is_root();
         if is_root && chown(directory.path(), Some(65_534), None).is_ok() {
             assert_refused();
+        }
+    }
+
+    #[test]
+    fn directories_are_created_that_other_users_cannot_write_to() {
+        let directory = tempfile::tempdir().unwrap();
+        let below = directory.path().join("a").join("b");
+        create_directories(&below).unwrap();
+        for created in [below.as_path(), below.parent().unwrap()] {
+            assert_eq!(created.metadata().unwrap().mode() & 0o022, 0);
         }
     }
 

@@ -228,7 +228,8 @@ fn file(bed: &Roadbed, component: Component, filling: &Filling) -> HopResult<Vec
 /// Makes the files of the provider the content of a volume.
 pub(crate) fn publish(open: &mut OpenVolume, filling: &Filling) -> Result<(), Failure> {
     let published = open.volume.publish(&filling.entries(None)).map(drop);
-    published.map_err(|error| Failure::of(&error, error.hint().unwrap_or("see the node's logs")))
+    published
+        .map_err(|error| Failure::of(&error, error.hint().unwrap_or("run again with --log debug")))
 }
 
 /// The file that a component's first consumer reads.

@@ -69,17 +69,17 @@ impl Road {
                     reports.insert(component, report);
                     self.arrived.extend(arrived.map(|arrived| (component, arrived)));
                 }
-                Err(error) => tracing::error!(%error, "a component's walk did not end"),
+                Err(error) => tracing::error!(%error, "the task of a component panicked"),
             }
         }
-        // A walk that ended without a report is no good walk.
-        let lost = |component| Walk::new(component, Arc::clone(&self.bed.azure.clock)).lost();
+        let panicked =
+            |component| Walk::new(component, Arc::clone(&self.bed.azure.clock)).panicked();
         self.components = self
             .bed
             .azure
             .cluster
             .components()
-            .map(|(component, _)| reports.remove(&component).unwrap_or_else(|| lost(component)))
+            .map(|(component, _)| reports.remove(&component).unwrap_or_else(|| panicked(component)))
             .collect();
     }
 

@@ -36,7 +36,7 @@ pub enum RoadError {
     #[error("the client of the managed identity endpoint cannot be built")]
     ManagedIdentity(#[from] ManagedIdentitySettingsError),
     /// Something of the run could not be removed.
-    #[error("the volumes of the run were not removed")]
+    #[error("not all volumes and directories of the run could be removed")]
     Clear(#[from] CloseError),
 }
 
@@ -65,7 +65,9 @@ impl RoadError {
             Self::Directory(RunDirectoryError::LeftVolumes { .. }) => {
                 "unmount and remove them, or choose another directory with --directory"
             }
-            Self::Directory(_) => "choose another directory with --directory",
+            Self::Directory(_) => {
+                "set TMPDIR to a directory that you may write to, or choose another --directory"
+            }
             Self::Transport(error) => error.hint(),
             Self::ManagedIdentity(_) => "run again with --log debug and report what it says",
             Self::Clear(_) => "the next `lanyard up` tries again; by hand: umount <directory>",

@@ -90,9 +90,9 @@ pub(crate) async fn refresh(
     let began = bed.azure.clock.monotonic();
     for open in &mut arrived.volumes {
         hops::publish(open, &filling)?;
-        open.volume
-            .scrub()
-            .map_err(|error| Failure::of(&error, error.hint().unwrap_or("see the node's logs")))?;
+        open.volume.scrub().map_err(|error| {
+            Failure::of(&error, error.hint().unwrap_or("run again with --log debug"))
+        })?;
     }
     Ok(began)
 }

@@ -11,7 +11,9 @@ use lanyard_node::{Mount, MountError, MountOperation, PublishError, Volume};
 use lanyard_vocabulary::{Component, Consumer};
 use parking_lot::Mutex;
 
-use crate::chosen_directory::{ChosenDirectory, is_owned, remove_empty};
+use crate::chosen_directory::{
+    ChosenDirectory, create_directories, is_owned, locate, remove_empty,
+};
 use crate::locked_directory::{Abandoned, LockedDirectory, find};
 
 /// The directories of a run.
@@ -81,6 +83,14 @@ impl RunDirectory {
         clock: SharedClock,
     ) -> Result<Self, RunDirectoryError> {
         let private = LockedDirectory::create_in(place, PREFIX)?;
+        if let Some(chosen) = chosen {
+            // Before anything is created there: a run that is killed meanwhile is found by them.
+            let (path, missing) = locate(chosen)?;
+            symlink(path, private.path().join(CHOSEN))?;
+            if let Some(missing) = missing {
+                symlink(missing, private.path().join(CREATED))?;
+            }
+        }
         let chosen = chosen.map(ChosenDirectory::create).transpose()?;
         let volumes = match &chosen {
             Some(chosen) => {
@@ -89,10 +99,6 @@ impl RunDirectory {
                         let directory = chosen.path().to_owned();
                         RunDirectoryError::LeftVolumes { directory, source }
                     })?;
-                }
-                symlink(chosen.path(), private.path().join(CHOSEN))?;
-                if let Some(created) = chosen.created() {
-                    symlink(created, private.path().join(CREATED))?;
                 }
                 chosen.path().to_owned()
             }
@@ -140,7 +146,7 @@ impl RunDirectory {
             source,
         };
         for directory in [path.parent().unwrap_or(&path), &path] {
-            fs::create_dir_all(directory).map_err(refused)?;
+            create_directories(directory).map_err(refused)?;
             if !is_owned(directory).map_err(refused)? {
                 return Err(refused(io::Error::other(NOT_OWNED)).into());
             }
@@ -226,9 +232,18 @@ fn remove_from_chosen(
     created: Option<PathBuf>,
     clock: &SharedClock,
 ) -> Result<(), CloseError> {
-    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return Ok(());
-    }
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // The run may have created some of the directories above it.
+            if let Some(created) = created {
+                remove_empty(path.ancestors().take_while(|above| above.starts_with(&created)));
+            }
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let created = created.map(|created| created.canonicalize()).transpose()?;
     let chosen = match ChosenDirectory::lock(path, created) {
         Ok(chosen) => chosen,
         Err(RunDirectoryError::InUse { directory }) => {

@@ -58,9 +58,10 @@ impl Walk {
         }
     }
 
-    /// The report of a walk that ended by itself, before its first hop was over.
-    pub(crate) fn lost(mut self) -> ComponentReport {
-        let failure = Failure::new("the walk did not end", "run again with --log debug");
+    /// The report of a component whose task panicked, which is reported at the first hop.
+    pub(crate) fn panicked(mut self) -> ComponentReport {
+        let failure =
+            Failure::new("the task of this component panicked", "report the panic in the log");
         self.hops.push(HopReport::failed(Hop::HostedCluster, Duration::ZERO, failure));
         self.finish()
     }

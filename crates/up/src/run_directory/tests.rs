@@ -65,6 +65,21 @@ fn the_next_run_removes_what_a_killed_one_left() {
 }
 
 #[test]
+fn a_run_that_was_killed_while_it_created_its_directory_leaves_nothing() {
+    let (place, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (above, chosen) = (outside.path().join("new"), outside.path().join("new").join("volumes"));
+    for created in [outside.path(), &above, &chosen] {
+        let private = LockedDirectory::create_in(place.path(), PREFIX).unwrap();
+        symlink(&chosen, private.path().join(CHOSEN)).unwrap();
+        symlink(&above, private.path().join(CREATED)).unwrap();
+        fs::create_dir_all(created).unwrap();
+        private.abandon().unwrap();
+        RunDirectory::remove_abandoned(place.path(), &SystemClock::shared());
+        assert!(names(place.path()).is_empty() && names(outside.path()).is_empty());
+    }
+}
+
+#[test]
 fn a_living_run_is_not_removed() {
     let place = tempfile::tempdir().unwrap();
     let run = create(place.path(), None);
