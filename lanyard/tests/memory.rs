@@ -2,8 +2,7 @@
 //! `lanyard node` in a container's 128 MiB, before a scripted vault.
 //!
 //! This program is the kubelet, and the vault. It needs root and a writable memory cgroup. Without
-//! them it has no tests, except where `CI=true`: there the tests are ignored, or fail if ignored tests
-//! are asked for.
+//! them its tests are reported as ignored.
 
 mod memory {
     pub(crate) mod cgroup;
@@ -19,16 +18,11 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use memory::cgroup::MemoryCgroup;
 use memory::kubelet::Node;
 
-#[expect(clippy::print_stderr, reason = "says why there are no tests")]
 fn main() -> ExitCode {
     let can_limit = MemoryCgroup::is_available();
-    let is_ci = std::env::var_os("CI").is_some_and(|value| value == "true");
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
     // A user namespace gives root but no cgroup, and ignored tests are asked for wherever there is root.
-    if !can_limit && !is_ci {
-        eprintln!("no tests: they need root and a writable memory cgroup");
-        return libtest_mimic::run(&arguments, Vec::new()).exit_code();
-    }
+    arguments.include_ignored &= can_limit;
     let trial = |name: &str, classes: Vec<Class>, most: u64| {
         let trial = Trial::test(name, move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -96,7 +96,7 @@ fn rows(
     measurements: &[Measurement],
 ) -> Result<Vec<Row>, TaskError> {
     row::rows(ourselves, metrics, measurements).map_err(|findings| TaskError::Findings {
-        check: "numbers that the benchmark owes",
+        check: "measurements missing from the benchmark's output",
         findings,
     })
 }

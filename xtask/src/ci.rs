@@ -63,7 +63,10 @@ impl Outcome {
     /// The outcome of a stage that needs one that failed.
     fn not_run(name: &str, failed: &str) -> Self {
         let findings = vec![format!("{failed} failed")];
-        let result = Err(TaskError::Findings { check: "stages that this one needs", findings });
+        let result = Err(TaskError::Findings {
+            check: "stages that had to succeed before this one",
+            findings,
+        });
         Self { name: name.to_owned(), seconds: 0, processor: None, result }
     }
 }

@@ -2,7 +2,7 @@
 
 mod programs;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::ValueEnum;
@@ -123,7 +123,7 @@ pub(crate) fn run(house: &House, arguments: &Arguments) -> Result<Tally, TaskErr
     })?;
     match &arguments.only {
         Some(filter) if !tally.shows_something_good() => Err(TaskError::Findings {
-            check: "filters that leave no case",
+            check: "values of `--only` that match no case",
             findings: vec![filter.clone()],
         }),
         _ => Ok(tally),
@@ -225,10 +225,7 @@ fn command(
 /// are released builds too: what they cost is in every number, of both sides.
 pub(crate) fn measuring_driver(house: &House, lanyard: &Path) -> Result<Command, TaskError> {
     let flags = programs::for_measuring(house, lanyard)?;
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--release", "--package", "lanyard"]);
-    process::run(build.args(["--package", "lanyard-conformance"]))?;
-    let binaries = house.released_binaries();
+    let binaries = build_measuring_programs(house)?;
     let mut command = command(house, &binaries, "measure", flags, &binaries.join("lanyard"));
     // As in the image. The processes of the other side do not know it.
     command.envs(image::content::allocator(Product::Node).iter().copied());
@@ -242,14 +239,20 @@ pub(crate) fn measuring_operator_driver(
     lanyard: &Path,
 ) -> Result<Command, TaskError> {
     let flags = programs::flags(house, Suite::Operator, KubernetesVersion::V1_36)?;
-    let mut build = house.cargo();
-    build.args(["build", "--locked", "--release", "--package", "lanyard-conformance"]);
-    process::run(&mut build)?;
-    let binaries = house.released_binaries();
+    let binaries = build_measuring_programs(house)?;
     let mut command = command(house, &binaries, "measure-operator", flags, lanyard);
     // As in the image.
     command.envs(image::content::allocator(Product::Lanyard).iter().copied());
     Ok(command)
+}
+
+/// Builds the local Azure and what measures, with the same features for every benchmark: other features
+/// would compile all dependencies again. Returns their directory.
+fn build_measuring_programs(house: &House) -> Result<PathBuf, TaskError> {
+    let mut build = house.cargo();
+    build.args(["build", "--locked", "--release", "--package", "lanyard"]);
+    process::run(build.args(["--package", "lanyard-conformance"]))?;
+    Ok(house.released_binaries())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The commands of the house: the same on every machine, locally and in CI.
 //!
-//! `cargo xtask test` needs Rust alone. `cargo xtask ci` is everything that must hold before a
+//! `cargo xtask test` needs Rust, a C compiler and `cmake`. `cargo xtask ci` is everything that must hold before a
 //! change is merged. What a command needs beyond Rust it installs into the tool cache, or it
 //! fails and says what is missing; nothing is skipped in silence.
 
@@ -41,7 +41,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run every test of the workspace (needs Rust alone)
+    /// Run every test of the workspace (needs Rust, a C compiler and `cmake`)
     Test,
     /// Run the checks before a commit: format, layers, tidy, lints and tests
     Check,
@@ -53,9 +53,9 @@ enum Task {
     Layers,
     /// Check file lengths, names and other habits that no lint sees
     Tidy,
-    /// Generate the Rust of the .proto files
+    /// Generate the Rust of the .proto files, and the CRDs
     Codegen(codegen::Arguments),
-    /// Run one suite of other people's clients, or all of them
+    /// Run one conformance suite, or all of them
     Conformance(conformance::Arguments),
     /// Measure ourselves beside our peers
     Bench(bench::Arguments),
@@ -65,7 +65,7 @@ enum Task {
     Cluster(cluster::Arguments),
     /// Build, record and try the container images
     Image(image::Arguments),
-    /// Fuzz every target for a while
+    /// Fuzz one target, or all of them, for a while
     Fuzz(fuzz::Arguments),
 }
 

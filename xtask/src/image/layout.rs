@@ -72,7 +72,8 @@ impl Layout {
         let summary = format!("{found} of {listed} functions are placed first");
         if found * 2 < listed {
             return Err(TaskError::Findings {
-                check: "functions of the list that the program lacks (`cargo xtask image record` renews it)",
+                check: "listed functions missing from the program; remove the lines of \
+                        `lanyard/functions-of-node.txt`, then run `cargo xtask image record`",
                 findings: vec![summary],
             });
         }

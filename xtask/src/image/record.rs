@@ -23,15 +23,15 @@ const HEADER: &str = "\
 /// Runs the benchmark of the node plugin with a recorder in the place of the program, and writes the list
 /// of functions that ran.
 pub(super) fn record(house: &House) -> Result<(), TaskError> {
-    let program = build_released(house, Product::Node)?.root.join("lanyard");
-    let directory = house.target().join("image").join("record");
-    fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
     let Some(layout) = Layout::of(house, Product::Node) else {
         return Err(TaskError::Findings {
-            check: "architectures on which functions can be recorded",
+            check: "architectures on which functions cannot be recorded (x86_64 only)",
             findings: vec![std::env::consts::ARCH.to_owned()],
         });
     };
+    let program = build_released(house, Product::Node)?.root.join("lanyard");
+    let directory = house.target().join("image").join("record");
+    fs::create_dir_all(&directory).map_err(file_error("make", &directory))?;
     let map = fs::read_to_string(&layout.map).map_err(file_error("read", &layout.map))?;
     let functions: BTreeMap<&str, &str> = functions_of(&map).collect();
 

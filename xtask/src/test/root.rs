@@ -44,17 +44,20 @@ impl Root {
         (self == Self::Namespace).then(|| ["--config".to_owned(), setting])
     }
 
-    /// What cargo-nextest leaves out: the crash matrix ignores itself without the root of the machine,
-    /// but a test that cargo-nextest starts by name must run.
+    /// What cargo-nextest leaves out: tests that ignore themselves without the root of the machine, but
+    /// must run if cargo-nextest starts them by name.
     pub(super) fn nextest_filter(self) -> Option<[&'static str; 2]> {
-        (self != Self::Caller).then_some(["--filterset", "not (package(lanyard) & binary(crash))"])
+        let filter = "not (package(lanyard) & (binary(crash) | binary(memory)))";
+        (self != Self::Caller).then_some(["--filterset", filter])
     }
 
     /// What to do where tests are ignored.
     pub(super) const fn hint(self) -> Option<&'static str> {
         match self {
             Self::Nowhere => Some("ignored tests need root, or user namespaces (`unshare --user`)"),
-            Self::Namespace => Some("the crash matrix (`--test crash`) needs root"),
+            Self::Namespace => {
+                Some("the tests `crash` and `memory` of the package `lanyard` need root")
+            }
             Self::Caller => None,
         }
     }
