@@ -19,65 +19,94 @@ use super::script::Script;
 use super::stage::{Ground, Stage, rehearse};
 use super::{Measurement, Scale, Sheet, float};
 
-/// Measures everything, in one run.
+/// Measures everything, in one run. The peer and the operator each write to an API server of their own,
+/// which has answered the same few writes before: a server that holds more is slower.
 pub(super) async fn measure(ground: &Ground, scale: Scale) -> Result<Vec<Measurement>, Failed> {
     let script = rehearse(ground, scale.quiet).await?;
     note(&format!("{} writes for each cluster", script.len()));
-    let stage = Stage::prepare(ground).await?;
+    let peer = Peer { ground, script: &script, few: (scale.clusters / 20).max(1) };
+    let manner = peer.best_manner().await?;
+    let before = peer.write_all(manner, scale.clusters).await?;
+    let stage = peer.start().await?.stage;
+    let mut sheet = measure_operator(ground, stage, &script, scale).await?;
+    let after = peer.write_all(manner, scale.clusters).await?;
+    let best = if after.rate() > before.rate() { after } else { before };
+    sheet.peers("converge_rate", "writes/s", best.rate());
+    sheet.peers("arrival_rate", "writes/s", best.rate());
+    sheet.peers("converge_time", "s", best.took.as_secs_f64());
+    sheet.peers("writes_per_cluster", "writes", float(best.writes) / float(scale.clusters));
+    sheet.peers("requests_at_once", "requests", float(best.manner.at_once));
+    Ok(sheet.0)
+}
+
+async fn measure_operator(
+    ground: &Ground,
+    stage: Stage,
+    script: &Script,
+    scale: Scale,
+) -> Result<Sheet, Failed> {
     let fleet = Fleet::like(&ground.example);
     let (clock, sheet) = (SystemClock::new(), Sheet::default());
-    let mut run = Run { stage, fleet, script, scale, clock, sheet, peers: 0 };
-    let before = run.best_of_peer().await?;
+    let mut run = Run { stage, fleet, script, scale, clock, sheet };
     run.idle().await?;
     let mut operator = run.converge().await?;
     run.settled(&mut operator).await?;
     run.one_change(&mut operator).await?;
     run.arrivals(&mut operator).await?;
     operator.end().await?;
-    let after = run.peer(before.manner, scale.clusters).await?;
-    // The server has more to hold by then; the better one counts.
-    let best = if after.rate() > before.rate() { after } else { before };
-    run.sheet.peers("converge_rate", "writes/s", best.rate());
-    run.sheet.peers("arrival_rate", "writes/s", best.rate());
-    run.sheet.peers("converge_time", "s", best.took.as_secs_f64());
-    run.sheet.peers("writes_per_cluster", "writes", float(best.writes) / float(scale.clusters));
-    run.sheet.peers("requests_at_once", "requests", float(best.manner.at_once));
-    Ok(run.sheet.0)
+    Ok(run.sheet)
 }
 
-struct Run {
+/// The peer, and what it writes.
+#[derive(Clone, Copy)]
+struct Peer<'a> {
+    ground: &'a Ground,
+    script: &'a Script,
+    /// How many clusters it writes where that is enough.
+    few: usize,
+}
+
+/// The peer at an API server.
+struct StartedPeer<'a> {
     stage: Stage,
-    fleet: Fleet,
-    script: Script,
-    scale: Scale,
-    clock: SystemClock,
-    sheet: Sheet,
-    /// How many clusters the peer has written.
-    peers: usize,
+    script: &'a Script,
+    /// How many clusters it has written.
+    clusters: usize,
 }
 
-impl Run {
-    /// The peer in its best manner.
-    async fn best_of_peer(&mut self) -> Result<Pace, Failed> {
-        let few = (self.scale.clusters / 20).max(1);
-        // What a server does for the first time takes longer.
-        self.peer(Manner::ALL[0], few).await?;
+impl<'a> Peer<'a> {
+    /// An API server of its own, with a few clusters: what a server does for the first time takes
+    /// longer.
+    async fn start(self) -> Result<StartedPeer<'a>, Failed> {
+        let stage = Stage::prepare(self.ground).await?;
+        let mut started = StartedPeer { stage, script: self.script, clusters: 0 };
+        started.write(Manner::ALL[0], self.few).await?;
+        Ok(started)
+    }
+
+    async fn best_manner(self) -> Result<Manner, Failed> {
+        let mut started = self.start().await?;
         let mut best: Option<Pace> = None;
         for manner in Manner::ALL {
-            let pace = self.peer(manner, few).await?;
+            let pace = started.write(manner, self.few).await?;
             if best.is_none_or(|best| pace.rate() > best.rate()) {
                 best = Some(pace);
             }
         }
-        let manner = best.map_or(Manner::ALL[0], |best| best.manner);
-        self.peer(manner, self.scale.clusters).await
+        Ok(best.map_or(Manner::ALL[0], |best| best.manner))
     }
 
-    async fn peer(&mut self, manner: Manner, clusters: usize) -> Result<Pace, Failed> {
+    async fn write_all(self, manner: Manner, clusters: usize) -> Result<Pace, Failed> {
+        self.start().await?.write(manner, clusters).await
+    }
+}
+
+impl StartedPeer<'_> {
+    async fn write(&mut self, manner: Manner, clusters: usize) -> Result<Pace, Failed> {
         let kubeconfig = self.stage.peers_kubeconfig();
-        let first = self.peers;
-        self.peers += clusters;
-        let pace = manner.write(&kubeconfig, &self.script, first, clusters).await?;
+        let first = self.clusters;
+        self.clusters += clusters;
+        let pace = manner.write(&kubeconfig, self.script, first, clusters).await?;
         let counted = self.stage.audit.read()?;
         if counted.writes() != u64::try_from(pace.writes)? {
             return Err("the server counts other writes than the peer".into());
@@ -85,7 +114,18 @@ impl Run {
         note(&format!("{manner:?}: {:.0} writes/s of {} clusters", pace.rate(), clusters));
         Ok(pace)
     }
+}
 
+struct Run<'a> {
+    stage: Stage,
+    fleet: Fleet,
+    script: &'a Script,
+    scale: Scale,
+    clock: SystemClock,
+    sheet: Sheet,
+}
+
+impl Run<'_> {
     /// An operator that has nothing to do.
     async fn idle(&mut self) -> Result<(), Failed> {
         self.stage.clear_after_peer().await?;
