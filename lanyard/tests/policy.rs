@@ -8,7 +8,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::time::Duration;
 
+use lanyard_clock::{Clock as _, SystemClock};
 use lanyard_grpc::provider::csi_driver_provider_client::CsiDriverProviderClient;
 use lanyard_grpc::provider::{MountRequest, MountResponse};
 use serde_json::{Value, json};
@@ -136,7 +138,7 @@ impl Node {
             current_object_version: Vec::new(),
         };
         let socket = self.directory.join("azure.sock");
-        let pause = std::time::Duration::from_millis(100);
+        let pause = Duration::from_millis(100);
         for _ in 0..300 {
             if socket.exists() {
                 break;
@@ -207,11 +209,10 @@ async fn what_was_read_under_audit_becomes_the_policy_that_enforces_exactly_that
     let first = format!("read tenant-a secret/{} unmatched", one.name);
     let second = format!("read tenant-b secret/{} unmatched", other.name);
     let trail = node.directory.join("audit.jsonl");
-    for _ in 0..100 {
-        if node.trail().len() == 2 {
-            break;
-        }
-        tokio::task::yield_now().await;
+    let clock = SystemClock::new();
+    let deadline = clock.monotonic() + Duration::from_secs(30);
+    while node.trail().len() < 2 && clock.monotonic() < deadline {
+        clock.sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(node.trail(), [first, second], "once for each pod and version");
     drop(node);
