@@ -210,7 +210,6 @@ fn status_of(refusal: &Refusal) -> Status {
 /// that.
 const fn status_code(refusal: &Refusal) -> Code {
     match refusal.retry {
-        _ if matches!(refusal.code, OutcomeCode::VolumeMemoryExhausted) => Code::ResourceExhausted,
         RetryClass::Throttled { .. } => Code::ResourceExhausted,
         RetryClass::Denied => Code::PermissionDenied,
         RetryClass::Invalid => match refusal.code {
@@ -221,7 +220,10 @@ const fn status_code(refusal: &Refusal) -> Code {
             }
             _ => Code::FailedPrecondition,
         },
-        // Of a class that is not known yet the best is hoped.
-        _ => Code::Unavailable,
+        // Retry classes that are added later count as transient.
+        _ => match refusal.code {
+            OutcomeCode::VolumeMemoryExhausted => Code::ResourceExhausted,
+            _ => Code::Unavailable,
+        },
     }
 }

@@ -197,6 +197,7 @@ async fn a_refusal_becomes_a_status_that_says_code_cause_and_hint() {
         (OutcomeCode::VaultUnavailable, RetryClass::Transient, Code::Unavailable),
         (OutcomeCode::VaultThrottled, throttled, Code::ResourceExhausted),
         (OutcomeCode::VolumeMemoryExhausted, RetryClass::Transient, Code::ResourceExhausted),
+        (OutcomeCode::VolumeMemoryExhausted, RetryClass::Invalid, Code::FailedPrecondition),
         (OutcomeCode::VaultForbidden, RetryClass::Denied, Code::PermissionDenied),
         (OutcomeCode::ObjectNotFound, RetryClass::Invalid, Code::NotFound),
         (OutcomeCode::SecretProviderClassInvalid, RetryClass::Invalid, Code::InvalidArgument),
