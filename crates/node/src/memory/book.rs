@@ -150,7 +150,7 @@ impl Book {
             return Asked::Refused(self.refusal(id, bytes));
         }
         if !self.is_blocked(id, bytes) {
-            let missing = self.used().saturating_add(bytes).saturating_sub(open);
+            let missing = self.missing_for(id, bytes);
             if missing == 0 {
                 self.grant(id, room);
                 return Asked::Granted;
@@ -242,7 +242,7 @@ impl Book {
         for wait in waiting {
             let Some(room) = self.waiting.get(&wait).map(|waiting| waiting.room) else { continue };
             let (id, bytes) = (wait.0, room.bytes());
-            if self.is_free(id, bytes) && !self.is_blocked(id, bytes) {
+            if self.missing_for(id, bytes) == 0 && !self.is_blocked(id, bytes) {
                 self.grant(id, room);
                 if self.answer(wait, Ok(())).is_err() {
                     // Who asked is gone.
@@ -256,8 +256,7 @@ impl Book {
     fn missing(&self) -> Option<u64> {
         self.waiting.iter().find_map(|((id, _), waiting)| {
             let bytes = waiting.room.bytes();
-            let open = self.limit.open(self.fills.get(id)?.purpose, false);
-            let missing = self.used().saturating_add(bytes).saturating_sub(open);
+            let missing = self.missing_for(*id, bytes);
             let is_enough = missing > 0 && missing <= self.cached;
             (is_enough && !self.is_blocked(*id, bytes)).then_some(missing)
         })
@@ -290,9 +289,10 @@ impl Book {
         waiting.answer.send(answer).or(Err(()))
     }
 
-    fn is_free(&self, id: FillId, bytes: u64) -> bool {
+    /// How many bytes have to be released before a fill can have so many more.
+    fn missing_for(&self, id: FillId, bytes: u64) -> u64 {
         let purpose = self.fills.get(&id).map_or(Purpose::Mount, |fill| fill.purpose);
-        self.used().saturating_add(bytes) <= self.limit.open(purpose, false)
+        self.used().saturating_add(bytes).saturating_sub(self.limit.open(purpose, false))
     }
 
     /// Whether an older fill waits and is to go first. A small one passes: what it takes makes no
