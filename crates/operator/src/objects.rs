@@ -37,12 +37,12 @@ pub(crate) struct Comparison {
 }
 
 /// Whether objects of others can be in the namespace of a control plane.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Namespace {
-    /// It did not exist when this reconcile began, which creates it, or fails if it exists by then.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum NamespaceAge {
+    /// This reconcile creates it, and fails if it exists: nothing is in it.
     New,
     #[default]
-    Old,
+    Existing,
 }
 
 /// Compares what is there with what is desired.
@@ -51,7 +51,7 @@ pub(crate) async fn compare(
     observed: &Observed,
     usable: &Usable,
     applier: Applier<'_>,
-    namespace: Namespace,
+    namespace: NamespaceAge,
 ) -> Comparison {
     let mut desired = desired(context, observed, usable);
     let wished = wished(&desired);
@@ -68,8 +68,8 @@ pub(crate) async fn compare(
     let pruning = pruning(&observed.owner, &label);
     let mut changes = diff(&known.observed, &open, pruning);
     let strangers = match namespace {
-        Namespace::New => Found::default(),
-        Namespace::Old => fetch_strangers(applier.api, &observed.namespace, &changes).await,
+        NamespaceAge::New => Found::default(),
+        NamespaceAge::Existing => fetch_strangers(applier.api, &observed.namespace, &changes).await,
     };
     if !strangers.objects.is_empty() {
         known.observed.extend(strangers.objects);

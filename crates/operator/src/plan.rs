@@ -16,7 +16,7 @@ use crate::encryption_key;
 use crate::judge::{Judgement, Pause, judge};
 use crate::key::ClusterKey;
 use crate::lease::Tenures;
-use crate::objects::{Namespace, compare};
+use crate::objects::{NamespaceAge, compare};
 use crate::observe::observe;
 use crate::operator::Operator;
 use crate::settings::Role;
@@ -99,8 +99,8 @@ impl Operator {
             Err(error) => (format!("cannot be compared: {error}; {}\n", error.hint()), false),
         };
         let namespace = match observed.claim {
-            Claim::Free => Namespace::New,
-            _ => Namespace::Old,
+            Claim::Free => NamespaceAge::New,
+            _ => NamespaceAge::Existing,
         };
         let comparison = compare(context, &observed, &usable, applier, namespace).await;
         let unread: String = comparison.errors.iter().map(failed).collect();

@@ -17,7 +17,7 @@ use crate::finalizer::{self, Added};
 use crate::judge::{Judgement, Pause, Usable, judge};
 use crate::key::ClusterKey;
 use crate::lease::Fence;
-use crate::objects::{Namespace, compare, held_by_others};
+use crate::objects::{NamespaceAge, compare, held_by_others};
 use crate::observe::{Observed, control_plane_key, observe};
 use crate::queue::Again;
 use crate::settings::Role;
@@ -102,7 +102,7 @@ struct Ground {
     leaves_keys: bool,
     /// Why they could not be recorded.
     refused: Vec<ApiError>,
-    namespace: Namespace,
+    namespace: NamespaceAge,
     /// When what is contested may be written again, by the monotonic clock.
     held: Option<Duration>,
 }
@@ -156,7 +156,7 @@ async fn prepare(
     let added = finalizer::add(context, observed, applier.fence).await?;
     if observed.claim == Claim::Free {
         claim::create_namespace(observed, applier).await?;
-        ground.namespace = Namespace::New;
+        ground.namespace = NamespaceAge::New;
     }
     if added == Added::Now && encryption_key::is_unrecorded(context, usable) {
         // The record goes on from another version than was looked at: from the one that the answer
