@@ -65,7 +65,10 @@ impl RoadError {
             Self::Directory(RunDirectoryError::LeftVolumes { .. }) => {
                 "unmount and remove them, or choose another directory with --directory"
             }
-            Self::Directory(_) => {
+            Self::Directory(RunDirectoryError::NotOwned { .. }) => {
+                "choose another directory with --directory"
+            }
+            Self::Directory(RunDirectoryError::Io(_)) => {
                 "set TMPDIR to a directory that you may write to, or choose another --directory"
             }
             Self::Transport(error) => error.hint(),
