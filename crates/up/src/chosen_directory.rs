@@ -25,15 +25,15 @@ pub(crate) struct ChosenDirectory {
 }
 
 impl ChosenDirectory {
-    /// Creates the directory at `path` where it is missing, and locks it.
+    /// Creates the directory at `path` if it is missing, and locks it. `path` and `missing` are those of
+    /// [`locate`].
     ///
     /// # Errors
     ///
     /// Those of [`ChosenDirectory::lock`].
-    pub(crate) fn create(path: &Path) -> Result<Self, RunDirectoryError> {
-        let (path, created) = locate(path)?;
-        create_directories(&path)?;
-        let created = created.map(|created| created.canonicalize()).transpose()?;
+    pub(crate) fn create(path: &Path, missing: Option<&Path>) -> Result<Self, RunDirectoryError> {
+        create_directories(path)?;
+        let created = missing.map(Path::canonicalize).transpose()?;
         Self::lock(path.canonicalize()?, created)
     }
 
@@ -163,6 +163,11 @@ mod tests {
 
     use super::*;
 
+    fn create(path: &Path) -> Result<ChosenDirectory, RunDirectoryError> {
+        let (path, missing) = locate(path)?;
+        ChosenDirectory::create(&path, missing.as_deref())
+    }
+
     fn names(directory: &Path) -> Vec<std::ffi::OsString> {
         fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect()
     }
@@ -170,19 +175,19 @@ mod tests {
     #[test]
     fn only_one_run_locks_a_directory() {
         let directory = tempfile::tempdir().unwrap();
-        let first = ChosenDirectory::create(directory.path()).unwrap();
-        let error = ChosenDirectory::create(directory.path()).unwrap_err();
+        let first = create(directory.path()).unwrap();
+        let error = create(directory.path()).unwrap_err();
         assert!(matches!(error, RunDirectoryError::InUse { .. }), "{error}");
         first.close().unwrap();
         assert!(names(directory.path()).is_empty());
-        ChosenDirectory::create(directory.path()).unwrap().close().unwrap();
+        create(directory.path()).unwrap().close().unwrap();
     }
 
     #[test]
     fn a_directory_that_other_users_can_change_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let assert_refused = || {
-            let error = ChosenDirectory::create(directory.path()).unwrap_err();
+            let error = create(directory.path()).unwrap_err();
             assert!(matches!(error, RunDirectoryError::NotOwned { .. }), "{error}");
             assert!(names(directory.path()).is_empty());
         };
@@ -209,11 +214,11 @@ mod tests {
     #[test]
     fn a_lock_file_without_a_lock_shows_left_volumes() {
         let directory = tempfile::tempdir().unwrap();
-        let first = ChosenDirectory::create(directory.path()).unwrap();
+        let first = create(directory.path()).unwrap();
         assert!(!first.has_left_volumes());
         drop(first);
         assert_eq!(names(directory.path()), [LOCK]);
-        assert!(ChosenDirectory::create(directory.path()).unwrap().has_left_volumes());
+        assert!(create(directory.path()).unwrap().has_left_volumes());
     }
 
     #[test]

@@ -83,15 +83,7 @@ impl RunDirectory {
         clock: SharedClock,
     ) -> Result<Self, RunDirectoryError> {
         let private = LockedDirectory::create_in(place, PREFIX)?;
-        if let Some(chosen) = chosen {
-            // Before anything is created there: a run that is killed meanwhile is found by them.
-            let (path, missing) = locate(chosen)?;
-            symlink(path, private.path().join(CHOSEN))?;
-            if let Some(missing) = missing {
-                symlink(missing, private.path().join(CREATED))?;
-            }
-        }
-        let chosen = chosen.map(ChosenDirectory::create).transpose()?;
+        let chosen = chosen.map(|chosen| create_chosen(&private, chosen)).transpose()?;
         let volumes = match &chosen {
             Some(chosen) => {
                 if chosen.has_left_volumes() {
@@ -199,6 +191,20 @@ impl Drop for RunDirectory {
             tracing::error!(error, "a volume was left behind");
         }
     }
+}
+
+/// Creates the directory that the user chose, and links to it in the private one. The links are created
+/// first: if the run is killed meanwhile, the next run finds the directory by them.
+fn create_chosen(
+    private: &LockedDirectory,
+    chosen: &Path,
+) -> Result<ChosenDirectory, RunDirectoryError> {
+    let (path, missing) = locate(chosen)?;
+    symlink(&path, private.path().join(CHOSEN))?;
+    if let Some(missing) = &missing {
+        symlink(missing, private.path().join(CREATED))?;
+    }
+    ChosenDirectory::create(&path, missing.as_deref())
 }
 
 /// Removes a run whose process is gone.
