@@ -158,8 +158,8 @@ impl User {
         let mut copy = Command::new("cp");
         copy.arg(env!("CARGO_BIN_EXE_lanyard")).arg(&lanyard);
         assert!(copy.status().unwrap().success());
-        chown(home.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        Some(Self { id: Some(NOBODY), home, lanyard })
+        chown(home.path(), Some(UNPRIVILEGED_USER), Some(UNPRIVILEGED_USER)).unwrap();
+        Some(Self { id: Some(UNPRIVILEGED_USER), home, lanyard })
     }
 
     /// `TMPDIR` of the user.
@@ -188,16 +188,16 @@ impl User {
     }
 }
 
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED_USER: u32 = 65_534;
 
-/// Whether the user namespace of this process maps [`NOBODY`] (`user_namespaces(7)`).
+/// Whether the user namespace of this process maps [`UNPRIVILEGED_USER`] (`user_namespaces(7)`).
 fn maps_nobody(map: &str) -> bool {
     let text = std::fs::read_to_string(Path::new("/proc/self").join(map)).unwrap();
     text.lines().any(|line| {
         let mut fields = line.split_whitespace().map(|field| field.parse::<u64>().unwrap());
         let (first, _outside, count) =
             (fields.next().unwrap(), fields.next().unwrap(), fields.next().unwrap());
-        (first..first + count).contains(&NOBODY.into())
+        (first..first + count).contains(&UNPRIVILEGED_USER.into())
     })
 }
 
