@@ -96,8 +96,7 @@ impl ControlPlane {
             .tempdir_in(&temporary)
             .map_err(file_error("make a directory in", &temporary))?;
         let place = directory.path();
-        // Processes look in different places first.
-        let [client, peer, port] = choose_ports(u64::from(std::process::id()) * 101)?;
+        let [client, peer, port] = choose_ports()?;
         let store_url = local("https", client);
         let token = sign_in(place, &options.users, port)?;
         certificates::write(place)?;

@@ -1,47 +1,58 @@
 //! Free ports on the loopback address.
 //!
-//! They are taken below the range that the system gives to outgoing connections and to port 0
-//! (32768 and up by default), so that nobody is given one between the choice and its use.
+//! They lie below the range from which the system takes the ports of outgoing connections and port 0
+//! (32768 and up by default). A port of that range cannot be listened on while any connection has it,
+//! and for a minute after, so a port that is free when it is chosen may not be free when it is used.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 const RANGE: Range<u16> = 20_000..32_000;
 
-/// No port was free.
+/// No ports were free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no {wanted} free ports were found on the loopback address")]
+#[error("no {wanted} free ports in a row were found on the loopback address")]
 pub struct NoPorts {
     /// How many are needed.
     pub wanted: usize,
 }
 
-/// Chooses so many free ports. Callers with different seeds look in different places first.
-///
-/// All are held until the last is known, so that they are distinct.
+/// Chooses so many free ports with consecutive numbers. No two calls of a process get the same port,
+/// and processes look in different places first.
 ///
 /// # Errors
-///
-/// When fewer are free.
-pub fn choose_ports<const COUNT: usize>(seed: u64) -> Result<[u16; COUNT], NoPorts> {
-    let mut listeners = Vec::with_capacity(COUNT);
-    for port in candidates(seed) {
-        if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-            listeners.push((port, listener));
+/// When there are no such ports.
+pub fn choose_ports<const COUNT: usize>() -> Result<[u16; COUNT], NoPorts> {
+    static STEP: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(0x9e37_79b9);
+    let steps = std::iter::repeat_with(|| STEP.fetch_add(1, Ordering::Relaxed));
+    choose(steps.map(|step| candidate(first, step)).take(RANGE.len()))
+}
+
+/// The first free ports in a row. All are held until the last one is found.
+fn choose<const COUNT: usize>(
+    candidates: impl Iterator<Item = u16>,
+) -> Result<[u16; COUNT], NoPorts> {
+    let mut row: Vec<(u16, TcpListener)> = Vec::with_capacity(COUNT);
+    for port in candidates {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
+        if listener.is_none() || row.last().is_some_and(|(last, _)| last + 1 != port) {
+            row.clear();
         }
-        if listeners.len() == COUNT {
+        row.extend(listener.map(|listener| (port, listener)));
+        if row.len() == COUNT {
             break;
         }
     }
-    let ports: Vec<u16> = listeners.iter().map(|(port, _)| *port).collect();
+    let ports: Vec<u16> = row.iter().map(|(port, _)| *port).collect();
     <[u16; COUNT]>::try_from(ports).map_err(|_too_few| NoPorts { wanted: COUNT })
 }
 
-/// Every port of the range once, beginning at a place that the seed names.
-fn candidates(seed: u64) -> impl Iterator<Item = u16> {
-    let count = RANGE.end - RANGE.start;
-    let begin = u16::try_from(seed % u64::from(count)).unwrap_or_default();
-    (0..count).map(move |step| RANGE.start + (begin + step) % count)
+/// The port that is this many steps after the first one, within the range.
+fn candidate(first: u32, step: u32) -> u16 {
+    let place = first.wrapping_add(step) % u32::from(RANGE.end - RANGE.start);
+    RANGE.start + u16::try_from(place).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -50,20 +61,28 @@ mod tests {
 
     #[test]
     fn every_port_of_the_range_is_a_candidate_once() {
-        for seed in [0, 1, 11_999, 12_000, u64::MAX] {
-            let mut ports: Vec<u16> = candidates(seed).collect();
+        for first in [0, 1, 11_999, 12_000, 4_000_000_000] {
+            let mut ports: Vec<u16> = (0..12_000).map(|step| candidate(first, step)).collect();
             ports.sort_unstable();
-            assert!(ports.iter().copied().eq(RANGE), "{seed}");
+            assert!(ports.iter().copied().eq(RANGE), "{first}");
         }
     }
 
     #[test]
-    fn a_port_that_is_in_use_is_passed_over() {
-        let [first] = choose_ports(77).unwrap();
-        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, first));
-        let [second] = choose_ports(77).unwrap();
-        // Another process may have been faster; then it is in use all the same.
+    fn two_calls_get_different_ports() {
+        let [first, second] = choose_ports().unwrap();
+        let [third] = choose_ports().unwrap();
+        assert!(second == first + 1 && third != first && third != second);
+    }
+
+    #[test]
+    fn a_row_does_not_go_past_a_port_in_use_or_a_gap() {
+        let [first, second, third, fourth] = choose_ports().unwrap();
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, second)).unwrap();
+        assert_eq!(choose([first, second, third, fourth].into_iter()), Ok([third, fourth]));
         drop(taken);
-        assert_ne!(first, second);
+        assert_eq!(choose([first, third, fourth].into_iter()), Ok([third, fourth]));
+        let none = choose::<2>([first, third].into_iter());
+        assert_eq!(none, Err(NoPorts { wanted: 2 }));
     }
 }

@@ -44,7 +44,8 @@ pub use cluster::{Cluster, Outcome};
 pub use component::Component;
 pub use error::ClusterError;
 pub use lanyard_apiserver::{
-    ControlPlane, ControlPlaneError, ControlPlaneOptions, SharedControlPlane, StoreAccess,
+    ControlPlane, ControlPlaneError, ControlPlaneOptions, NoPorts, SharedControlPlane, StoreAccess,
+    choose_ports,
 };
 pub use layout::Layout;
 pub use plan::{Options, Plan};

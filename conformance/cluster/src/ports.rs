@@ -33,8 +33,8 @@ impl Ports {
         Self { etcd, etcd_peer, api_server, controller_manager, scheduler, kubelet, kubelet_health }
     }
 
-    /// Chooses free ports. Callers with different seeds look in different places first.
-    pub(crate) fn choose(seed: u64) -> Result<Self, ClusterError> {
-        Ok(Self::from_array(choose_ports(seed)?))
+    /// Chooses free ports.
+    pub(crate) fn choose() -> Result<Self, ClusterError> {
+        Ok(Self::from_array(choose_ports()?))
     }
 }

@@ -1,10 +1,10 @@
 //! The programs that stand on either side of a driver's sockets: upstream's and our own.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use lanyard_cluster::{NoPorts, choose_ports};
 use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_change, unmount};
 use serde_json::Value;
 use thiserror::Error;
@@ -21,6 +21,8 @@ const START: Duration = Duration::from_secs(30);
 pub(crate) enum PeerError {
     #[error(transparent)]
     Daemon(#[from] DaemonError),
+    #[error(transparent)]
+    Ports(#[from] NoPorts),
     #[error("could not prepare {}", path.display())]
     Directory {
         path: PathBuf,
@@ -193,8 +195,9 @@ impl Nook {
         let socket = self.provider(name);
         let mut command = Command::new(program);
         command.arg(format!("--endpoint=unix://{}", socket.display())).envs(environment);
-        command.arg(format!("--healthz-port={}", free_port()));
-        command.arg(format!("--prometheus-port={}", free_port()));
+        let [health, metrics] = choose_ports()?;
+        command.arg(format!("--healthz-port={health}"));
+        command.arg(format!("--prometheus-port={metrics}"));
         let mut daemon = Daemon::start("upstream-provider", &mut command, &self.root)?;
         daemon.await_until("listening", START, async || socket.exists()).await?;
         Ok(daemon)
@@ -234,8 +237,9 @@ impl Nook {
         command.arg(format!("--provider-volume={}", self.providers().display()));
         command.arg(format!("--provider-socket={}", self.provider("azure").display()));
         command.arg(format!("--kubeconfig={}", self.kubeconfig.display()));
-        command.arg(format!("--metrics-addr=127.0.0.1:{}", free_port()));
-        command.arg(format!("--healthz-port={}", free_port()));
+        let [metrics, health] = choose_ports()?;
+        command.arg(format!("--metrics-addr=127.0.0.1:{metrics}"));
+        command.arg(format!("--healthz-port={health}"));
         command.args(rotation.flags());
         self.driver("lanyard", &mut command, &socket).await
     }
@@ -276,11 +280,4 @@ impl Drop for SharedDirectory {
         // Where this fails, the cluster's own clean-up reports what is left.
         unmount(&self.0, UnmountFlags::DETACH).unwrap_or_default();
     }
-}
-
-/// A port that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .map_or(0, |address| address.port())
 }

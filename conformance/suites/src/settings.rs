@@ -14,7 +14,7 @@ use std::sync::Arc;
 use clap::{Parser, ValueEnum};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use lanyard_api::{HostedCluster, ParameterProblems, ReadHostedClusterError};
-use lanyard_cluster::{ClusterError, ControlPlaneError, ControlPlaneOptions};
+use lanyard_cluster::{ClusterError, ControlPlaneError, ControlPlaneOptions, NoPorts};
 use lanyard_desired::cases::CasesError;
 use lanyard_desired::{
     Names, ValidateError, ValidatedHostedCluster, desired, desired_proofs, validate,
@@ -175,6 +175,8 @@ pub(crate) enum SetupError {
     },
     #[error("the commands of the tutorial could not be prepared: {said}")]
     Tutorial { said: String },
+    #[error(transparent)]
+    Ports(#[from] NoPorts),
     #[error("the suite needs `--program`")]
     NoProgram,
     #[error("the suite needs a cluster, which a subscription alone does not have")]

@@ -102,8 +102,7 @@ async fn prepare(
     clock: &dyn Clock,
 ) -> Result<Plan, ClusterError> {
     teardown::clear(layout, clock).await?;
-    let seed = u64::from(std::process::id()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let plan = Plan::new(options, Ports::choose(seed)?);
+    let plan = Plan::new(options, Ports::choose()?);
     for directory in layout.directories() {
         make_private(&directory)?;
     }

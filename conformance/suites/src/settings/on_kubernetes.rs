@@ -124,7 +124,7 @@ fn node_stage(
     let upstream =
         (tools.path("driver-1.6")?.to_path_buf(), tools.path("azure-provider")?.to_path_buf());
     let helm = helm(arguments, tools, site, Chart::Node)?;
-    let stage = node::Stage::new(Arc::clone(site), azure, helm, images, upstream);
+    let stage = node::Stage::new(Arc::clone(site), azure, helm, images, upstream)?;
     stage.prepare().map_err(SetupError::Objects)?;
     Ok(stage)
 }

@@ -70,15 +70,20 @@ pub(crate) struct Stage {
     azure: ControlApi,
     page: Tutorial,
     surroundings: Surroundings,
-    installed: OnceCell<String>,
+    /// What the last command of the first section printed, or that the section failed.
+    installed: OnceCell<Result<String, InstallFailed>>,
 }
+
+/// The first section of the page failed, which every later trial depends on.
+#[derive(Debug, Clone, Copy)]
+struct InstallFailed;
 
 type Steps<'a> = Pin<Box<dyn Future<Output = Result<(), Failed>> + 'a>>;
 type Run = for<'a> fn(&'a Stage) -> Steps<'a>;
 
 const TRIALS: &[(&str, Run)] = &[
     ("six_commands_of_the_tutorial_end_with_nine_proven_identities", |stage| {
-        Box::pin(async { lives::tutorial(stage) })
+        Box::pin(lives::tutorial(stage))
     }),
     ("a_hosted_cluster_becomes_nine_pods_that_prove_their_identities", |stage| {
         Box::pin(lives::creation(stage))
@@ -105,7 +110,7 @@ pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
             let (stage, run) = (Arc::clone(&stage), *run);
             Trial::test(format!("hosted_cluster::{name}"), move || {
                 stage.parts.site.runtime.block_on(async {
-                    stage.installed.get_or_try_init(async || stage.follow(charts::INSTALL)).await?;
+                    stage.install().await?;
                     run(&stage).await
                 })
             })
@@ -116,12 +121,31 @@ pub(crate) fn trials(stage: Stage) -> Vec<Trial> {
 impl Stage {
     /// Prepares the directory of programs and the values files. Nothing is installed yet.
     pub(crate) fn new(parts: Parts) -> Result<Self, Failed> {
-        let ports = Ports::choose();
+        let ports = Ports::choose()?;
         let azure = ControlApi::new(&ports.control_api()).map_err(chain)?;
         let page = parts.repository.join("docs").join("tutorial-kubernetes.md");
         let page = Tutorial::read(&page).map_err(chain)?;
         let surroundings = charts::surroundings(&parts, &ports)?;
         Ok(Self { parts, ports, azure, page, surroundings, installed: OnceCell::new() })
+    }
+
+    /// Runs the commands of the first section of the page, once: what failed is in the message of the
+    /// trial that ran them.
+    async fn install(&self) -> Result<&str, Failed> {
+        let mut failure = None;
+        let installed = self.installed.get_or_init(async || {
+            self.follow(charts::INSTALL).map_err(|error| {
+                failure = Some(error);
+                InstallFailed
+            })
+        });
+        match installed.await {
+            Ok(printed) => Ok(printed),
+            Err(InstallFailed) => Err(failure.unwrap_or_else(|| {
+                format!("not run: the section `{}` failed, see the trial above", charts::INSTALL)
+                    .into()
+            })),
+        }
     }
 
     /// Runs the commands of a section of the page, and returns what the last one printed.
@@ -145,10 +169,13 @@ impl Stage {
         self.kubectl().run(&arguments).unwrap_or_else(|error| error.to_string())
     }
 
-    /// A failure with the logs of the releases.
+    /// A failure with the logs of the releases and the state of the cluster. The problem itself stands
+    /// last, where a reader of a long output begins.
     fn told(&self, problem: impl std::fmt::Display) -> Failed {
-        let charts = ["lanyard-operator", "lanyard-node", "lanyard-azure"];
+        let charts = ["lanyard-azure", "lanyard-node", "lanyard-operator"];
         let logs = charts.map(|chart| format!("{chart}:\n{}", self.log_of(chart)));
-        format!("{problem}\n{}", logs.join("\n")).into()
+        let state = ["get", "pods,hostedclusteridentities", "--all-namespaces", "--output=wide"];
+        let state = self.kubectl().run(&state).unwrap_or_else(|error| error.to_string());
+        format!("{}\n{state}\n{problem}", logs.join("\n")).into()
     }
 }

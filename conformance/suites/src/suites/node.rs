@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lanyard_clock::{Clock, SystemClock};
-use lanyard_cluster::Plan;
+use lanyard_cluster::{NoPorts, Plan, choose_ports};
 use libtest_mimic::{Failed, Trial};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -27,7 +27,6 @@ use crate::classes::{self, Mode};
 use crate::ground::{Holder, Local};
 use crate::helm::Helm;
 use crate::kubectl::KubectlError;
-use crate::peers::free_port;
 use crate::site::Site;
 
 /// The namespace of the pods.
@@ -131,14 +130,15 @@ impl Stage {
         helm: Helm,
         images: Images,
         upstream: (PathBuf, PathBuf),
-    ) -> Self {
+    ) -> Result<Self, NoPorts> {
+        let [metrics_port, health_port] = choose_ports()?;
         let state = State {
-            metrics_port: free_port(),
-            health_port: free_port(),
+            metrics_port,
+            health_port,
             federation: OnceCell::new(),
             installed: OnceCell::new(),
         };
-        Self { site, azure, helm, images, upstream, state }
+        Ok(Self { site, azure, helm, images, upstream, state })
     }
 
     /// The namespace of the suite, and what the plugin has to trust.

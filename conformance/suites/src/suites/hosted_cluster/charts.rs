@@ -1,18 +1,16 @@
 //! The three charts on this node, which has no service proxy, no cluster DNS and no registry.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use lanyard_clock::{Clock, SystemClock};
-use lanyard_cluster::Plan;
+use lanyard_cluster::{Plan, choose_ports};
 use lanyard_vocabulary::Component;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use super::{CONTROL_PLANE, NAMESPACE, Parts, RELEASES, START, Stage, chain};
 use crate::helm::HOMES;
-use crate::peers::free_port;
 use crate::tutorial::Surroundings;
 
 /// The section of the page that ends with nine identities.
@@ -34,20 +32,21 @@ pub(super) struct Ports {
     node_metrics: u16,
     node_health: u16,
     operator: u16,
-    /// The first of one for each component.
-    canaries: u16,
+    /// One for each component, in a row.
+    canaries: [u16; Component::ALL.len()],
 }
 
 impl Ports {
-    pub(super) fn choose() -> Self {
-        let [azure, node_metrics, node_health, operator] = std::array::from_fn(|_| free_port());
-        Self { azure, node_metrics, node_health, operator, canaries: free_row() }
+    pub(super) fn choose() -> Result<Self, Failed> {
+        let [azure, node_metrics, node_health, operator] = choose_ports().map_err(chain)?;
+        let canaries = choose_ports().map_err(chain)?;
+        Ok(Self { azure, node_metrics, node_health, operator, canaries })
     }
 
     /// Where the canary of a component answers.
     pub(super) fn canary(&self, component: Component) -> u16 {
         let place = Component::ALL.iter().position(|known| *known == component);
-        self.canaries + u16::try_from(place.unwrap_or_default()).unwrap_or_default()
+        self.canaries[place.unwrap_or_default()]
     }
 
     /// Where the pod of the local Azure listens.
@@ -58,18 +57,6 @@ impl Ports {
     /// The URL of the control API of the local Azure.
     pub(super) fn control_api(&self) -> String {
         format!("http://{}/lanyard/v1", self.azure())
-    }
-}
-
-/// The first of as many free ports in a row as there are components.
-fn free_row() -> u16 {
-    let count = u16::try_from(Component::ALL.len()).unwrap_or_default();
-    loop {
-        let first = free_port();
-        let is_free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
-        if first.checked_add(count).is_some_and(|end| (first..end).all(is_free)) {
-            return first;
-        }
     }
 }
 
@@ -159,7 +146,7 @@ fn operator_values(parts: &Parts, ports: &Ports) -> Result<Value, Failed> {
                 "interval": "2s",
                 "probeInterval": "5s",
                 "metricsAddress": "127.0.0.1",
-                "metricsPort": ports.canaries,
+                "metricsPort": ports.canaries[0],
                 "hostNetwork": true,
                 "env": [
                     { "name": "HTTPS_PROXY", "value": format!("http://{}", ports.azure()) },

@@ -13,13 +13,12 @@ use crate::tutorial::Step;
 
 /// The first section of the page: at most six commands, the last of which shows nine identities that
 /// work.
-pub(super) fn tutorial(stage: &Stage) -> Result<(), Failed> {
+pub(super) async fn tutorial(stage: &Stage) -> Result<(), Failed> {
     let commands = stage.page.section(INSTALL).map_err(chain)?.len();
     if commands > 6 {
         return Err(format!("the page has {commands} commands").into());
     }
-    let table = stage.installed.get().map(String::as_str).unwrap_or_default();
-    all_are_proven(table)
+    all_are_proven(stage.install().await?)
 }
 
 /// Fails unless the table of `lanyard identities` has a good row for each component.

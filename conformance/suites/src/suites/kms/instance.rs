@@ -1,11 +1,12 @@
 //! A plugin as a process: ours, or that of the upstream project.
 
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use lanyard_cluster::choose_ports;
 use lanyard_grpc::kms_v1beta1::key_management_service_client::KeyManagementServiceClient as ClientV1;
 use lanyard_grpc::kms_v2::key_management_service_client::KeyManagementServiceClient as ClientV2;
 use libtest_mimic::Failed;
@@ -58,7 +59,7 @@ impl Instance {
         let file = stage.directory.join(format!("{name}.json"));
         fs::write(&file, configuration.to_string()).map_err(chain)?;
         let socket = socket_path(&stage.directory, &name);
-        let (health, metrics) = (free_port()?, free_port()?);
+        let [health, metrics] = choose_ports().map_err(chain)?;
         let Key { vault, name: key, version } = made.key;
         let mut command = vec![
             format!("--keyvault-name={vault}"),
@@ -133,10 +134,4 @@ impl Instance {
         let status = answer.status().as_u16();
         Ok((status, answer.text().await.map_err(chain)?))
     }
-}
-
-/// A port that nobody has now.
-fn free_port() -> Result<u16, Failed> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(chain)?;
-    Ok(listener.local_addr().map_err(chain)?.port())
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use lanyard_cluster::choose_ports;
 use libtest_mimic::Failed;
 use serde_json::json;
 
@@ -12,7 +13,6 @@ use super::{DRIVER, ROTATION, START, Stage, chain};
 use crate::classes::Mode;
 use crate::daemon::Daemon;
 use crate::ground::Holder;
-use crate::peers::free_port;
 use crate::registrar::Registrar;
 use crate::volume::NodePlugin;
 
@@ -109,8 +109,9 @@ async fn provider(stage: &Stage) -> Result<Daemon, Failed> {
     let mut command = Command::new(&stage.upstream.1);
     command.arg(format!("--endpoint=unix://{}", socket.display()));
     command.envs(stage.azure.environment());
-    command.arg(format!("--healthz-port={}", free_port()));
-    command.arg(format!("--prometheus-port={}", free_port()));
+    let [health, metrics] = choose_ports().map_err(chain)?;
+    command.arg(format!("--healthz-port={health}"));
+    command.arg(format!("--prometheus-port={metrics}"));
     let mut provider =
         Daemon::start("upstream-provider", &mut command, stage.site.directory()).map_err(chain)?;
     provider.await_until("listening", START, async || socket.exists()).await.map_err(chain)?;
