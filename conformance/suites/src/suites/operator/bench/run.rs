@@ -19,17 +19,26 @@ use super::script::Script;
 use super::stage::{Ground, Stage, rehearse};
 use super::{Measurement, Scale, Sheet, float};
 
-/// Measures everything, in one run. The peer and the operator each write to an API server of their own,
-/// which has answered the same few writes before: a server that holds more is slower.
+/// Measures everything, in one run. The peer and the operator each write all clusters twice, and the
+/// faster run of each counts: the speed of the machine differs by more than what is compared. Each run
+/// has its own API server, which has answered a few of the same writes before: a server that holds more
+/// objects is slower.
 pub(super) async fn measure(ground: &Ground, scale: Scale) -> Result<Vec<Measurement>, Failed> {
     let script = rehearse(ground, scale.quiet).await?;
     note(&format!("{} writes for each cluster", script.len()));
     let peer = Peer { ground, script: &script, few: (scale.clusters / 20).max(1) };
     let manner = peer.best_manner().await?;
     let before = peer.write_all(manner, scale.clusters).await?;
-    let stage = peer.start().await?.stage;
-    let mut sheet = measure_operator(ground, stage, &script, scale).await?;
+    let mut run = Run::start(peer, scale).await?;
+    let first = run.everything().await?;
+    let Run { mut sheet, .. } = run;
+    let mut run = Run::start(peer, scale).await?;
+    let (operator, second) = run.converge().await?;
+    operator.end().await?;
+    drop(run);
     let after = peer.write_all(manner, scale.clusters).await?;
+    let ours = if second.rate() > first.rate() { second } else { first };
+    ours.note_on(&mut sheet, scale.clusters);
     let best = if after.rate() > before.rate() { after } else { before };
     sheet.peers("converge_rate", "writes/s", best.rate());
     sheet.peers("arrival_rate", "writes/s", best.rate());
@@ -39,22 +48,33 @@ pub(super) async fn measure(ground: &Ground, scale: Scale) -> Result<Vec<Measure
     Ok(sheet.0)
 }
 
-async fn measure_operator(
-    ground: &Ground,
-    stage: Stage,
-    script: &Script,
-    scale: Scale,
-) -> Result<Sheet, Failed> {
-    let fleet = Fleet::like(&ground.example);
-    let (clock, sheet) = (SystemClock::new(), Sheet::default());
-    let mut run = Run { stage, fleet, script, scale, clock, sheet };
-    run.idle().await?;
-    let mut operator = run.converge().await?;
-    run.settled(&mut operator).await?;
-    run.one_change(&mut operator).await?;
-    run.arrivals(&mut operator).await?;
-    operator.end().await?;
-    Ok(run.sheet)
+/// What an operator did until all clusters had everything.
+#[derive(Debug)]
+struct Converged {
+    asked: Tally,
+    /// From its start to its last write, in seconds.
+    took: f64,
+    /// In seconds.
+    processor_time: f64,
+}
+
+impl Converged {
+    /// Writes in a second.
+    fn rate(&self) -> f64 {
+        float(self.asked.writes()) / self.took
+    }
+
+    fn note_on(&self, sheet: &mut Sheet, clusters: usize) {
+        let (asked, clusters) = (&self.asked, float(clusters));
+        sheet.ours("converge_rate", "writes/s", self.rate());
+        sheet.ours("converge_time", "s", self.took);
+        sheet.ours("longest_pause", "s", asked.longest_pause().as_secs_f64());
+        sheet.ours("writes_per_cluster", "writes", float(asked.writes()) / clusters);
+        sheet.ours("requests_per_cluster", "requests", float(asked.requests()) / clusters);
+        sheet.ours("requests_at_once", "requests", asked.writing().as_secs_f64() / self.took);
+        sheet.ours("converge_processor_time", "s", self.processor_time);
+        sheet.ours("converge_refused", "requests", float(asked.refused()));
+    }
 }
 
 /// The peer, and what it writes.
@@ -125,10 +145,29 @@ struct Run<'a> {
     sheet: Sheet,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    /// On an API server of its own.
+    async fn start(peer: Peer<'a>, scale: Scale) -> Result<Self, Failed> {
+        let stage = peer.start().await?.stage;
+        stage.clear_after_peer().await?;
+        let fleet = Fleet::like(&peer.ground.example);
+        let (clock, sheet) = (SystemClock::new(), Sheet::default());
+        Ok(Self { stage, fleet, script: peer.script, scale, clock, sheet })
+    }
+
+    async fn everything(&mut self) -> Result<Converged, Failed> {
+        self.idle().await?;
+        let (mut operator, converged) = self.converge().await?;
+        self.memory("converged_memory", "converged_memory_own", operator.memory()?);
+        self.settled(&mut operator).await?;
+        self.one_change(&mut operator).await?;
+        self.arrivals(&mut operator).await?;
+        operator.end().await?;
+        Ok(converged)
+    }
+
     /// An operator that has nothing to do.
     async fn idle(&mut self) -> Result<(), Failed> {
-        self.stage.clear_after_peer().await?;
         let mut operator = self.stage.start_operator()?;
         let mut asked = Tally::default();
         let patience = Duration::from_mins(1);
@@ -144,25 +183,21 @@ impl Run<'_> {
     }
 
     /// All HostedClusters are there, and an operator begins.
-    async fn converge(&mut self) -> Result<OperatorProcess, Failed> {
+    async fn converge(&mut self) -> Result<(OperatorProcess, Converged), Failed> {
         self.stage.make_clusters(&self.fleet, 0..self.scale.clusters).await?;
         self.stage.audit.read()?;
         let begin = self.clock.now();
         let mut operator = self.stage.start_operator()?;
         let asked = self.until_settled(&mut operator, self.scale.clusters).await?;
         let took = seconds(begin, &asked)?;
-        self.sheet.ours("converge_rate", "writes/s", float(asked.writes()) / took);
-        self.sheet.ours("converge_time", "s", took);
-        self.sheet.ours("longest_pause", "s", asked.longest_pause().as_secs_f64());
-        let clusters = float(self.scale.clusters);
-        self.sheet.ours("writes_per_cluster", "writes", float(asked.writes()) / clusters);
-        self.sheet.ours("requests_per_cluster", "requests", float(asked.requests()) / clusters);
-        self.sheet.ours("requests_at_once", "requests", asked.writing().as_secs_f64() / took);
-        self.sheet.ours("converge_processor_time", "s", operator.processor_time()?);
-        note(&asked.lines().join("\n"));
-        self.sheet.ours("converge_refused", "requests", float(asked.refused()));
-        self.memory("converged_memory", "converged_memory_own", operator.memory()?);
-        Ok(operator)
+        let converged = Converged { took, processor_time: operator.processor_time()?, asked };
+        note(&converged.asked.lines().join("\n"));
+        note(&format!(
+            "operator: {:.0} writes/s of {} clusters",
+            converged.rate(),
+            self.scale.clusters
+        ));
+        Ok((operator, converged))
     }
 
     /// What is asked though nothing changes.
